@@ -1,0 +1,565 @@
+"""The wire types: params and results of every operation, and the payloads of our notifications.
+
+camelCase on the wire; unknown fields are ignored; null and a missing field mean the same. Times are milliseconds since
+the epoch, sizes are tokens, costs are US dollars (null: unknown). Blocks and turns are the session format's JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from indusagi_lsp.contract.approvals import Decision
+
+PROTOCOL_VERSION = 1
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+SessionId = Annotated[str, Meta(min_length=1, max_length=128)]
+NodeId = Annotated[str, Meta(min_length=1, max_length=64)]
+MemoryId = Annotated[str, Meta(min_length=1, max_length=1024)]
+SessionState = Literal["idle", "running", "interrupted", "foreign"]
+MemoryScopeName = Literal["agent", "shared", "global"]
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A type that crosses the wire."""
+
+
+class Full(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A result that always carries all its fields, so that a client need not guess."""
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+class UsageView(Full):
+    """Tokens and money spent."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: float | None = None
+
+
+class NoticeView(Full):
+    """Something that the user should know; `code` is stable."""
+
+    level: Literal["info", "warning", "error"]
+    code: str
+    text: str
+
+
+class SessionInfo(Full):
+    """A session in a list."""
+
+    id: str
+    workspace: str
+    title: str
+    created_at: int
+    updated_at: int
+    turns: int
+    head: str | None
+    tokens: int
+    cost: float | None
+    state: SessionState
+    model: str | None = None
+    parent_session: str | None = None
+
+
+class SessionNewParams(Wire):
+    """Make an empty session."""
+
+    workspace: str | None = None
+    title: Annotated[str, Meta(max_length=500)] | None = None
+    model: str | None = None
+
+
+class SessionListParams(Wire):
+    """List sessions, the newest first; `query` filters by title."""
+
+    workspace: str | None = None
+    query: str | None = None
+    cursor: str | None = None
+    limit: Limit | None = None
+
+
+class SessionListResult(Full):
+    """A page of sessions; ask again with `nextCursor` for more."""
+
+    sessions: list[SessionInfo]
+    next_cursor: str | None = None
+
+
+class ResumeParams(Wire):
+    """Show a session and make it ready to go on: at its head, or at `node`.
+
+    `limit` turns, the newest; `before` asks for the page that ends before that node.
+    """
+
+    session_id: SessionId
+    workspace: str | None = None
+    node: NodeId | None = None
+    limit: Limit | None = None
+    before: NodeId | None = None
+
+
+class TurnView(Full):
+    """One turn of the live path. A `gap` is history that the file has lost above this turn."""
+
+    id: str
+    role: str
+    blocks: list[dict[str, Any]]
+    created_at: int
+    gap: bool = False
+    verified: bool = True
+
+
+class BranchView(Full):
+    """A leaf of the session's graph."""
+
+    leaf: str
+    preview: str
+    turns: int
+    updated_at: int
+    live: bool
+
+
+class SessionView(Full):
+    """A page of a session's live path, root to leaf, and what surrounds it."""
+
+    session: SessionInfo
+    turns: list[TurnView]
+    head: str | None
+    branches: list[BranchView]
+    usage: UsageView
+    labels: dict[str, str]
+    trusted: bool
+    notices: list[NoticeView]
+    before: str | None = None
+    seq: int = 0
+
+
+class SessionParams(Wire):
+    """Names a session."""
+
+    session_id: SessionId
+    workspace: str | None = None
+
+
+class TreeNode(Full):
+    """A node of the graph; `tokens` is the estimate of this turn alone."""
+
+    id: str
+    parent: str | None
+    role: str
+    preview: str
+    label: str | None
+    tokens: int
+    created_at: int
+
+
+class CondenseLink(Full):
+    """Ties the condensed line to the one it was made from."""
+
+    summary: str
+    source: str
+    cut: str
+    trigger: str
+    before: int
+    after: int
+
+
+class TreeResult(Full):
+    """The whole graph of a session, parents before children."""
+
+    nodes: list[TreeNode]
+    condensations: list[CondenseLink]
+    leaves: list[str]
+    head: str | None
+
+
+class ForkParams(Wire):
+    """Go on from an earlier node: after it, or `before` it with its prompt handed back."""
+
+    session_id: SessionId
+    node: NodeId
+    workspace: str | None = None
+    before: bool = False
+    new_session: bool = False
+
+
+class ForkResult(Full):
+    """Where the fork stands; `prefill` is the prompt to edit, when the fork was `before` a user's turn."""
+
+    leaf: str | None
+    session_id: str
+    prefill: str | None = None
+
+
+class AdoptResult(Full):
+    """The session is now the user's own."""
+
+    session_id: str
+    head: str | None
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+class Position(Wire):
+    """An LSP position."""
+
+    line: Annotated[int, Meta(ge=0)]
+    character: Annotated[int, Meta(ge=0)]
+
+
+class Range(Wire):
+    """An LSP range."""
+
+    start: Position
+    end: Position
+
+
+class ContextItem(Wire):
+    """Something of the editor that goes with a prompt: a file, a selection (with its text), a diagnostic."""
+
+    kind: Literal["file", "selection", "diagnostic"]
+    uri: str
+    range: Range | None = None
+    text: Annotated[str, Meta(max_length=1_000_000)] | None = None
+
+
+class SubmitParams(Wire):
+    """Say something to the agent: `text`, or `blocks` in the session format. Answered when the run ends.
+
+    `mode` says what happens while another run goes on: `queue` waits for its end, `steer` enters it after the current
+    tools. `model` is used from this run on. The client may choose `runId` to tell its events apart.
+    """
+
+    session_id: SessionId
+    workspace: str | None = None
+    text: str | None = None
+    blocks: list[dict[str, Any]] | None = None
+    mode: Literal["queue", "steer"] = "queue"
+    context: list[ContextItem] = []
+    run_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    model: str | None = None
+    work_done_token: int | str | None = None
+
+
+class PendingCallView(Full):
+    """A tool call without a result yet."""
+
+    id: str
+    name: str
+    stage: str
+
+
+class FaultView(Full):
+    """What went wrong, and what to do."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+class SnapshotView(Full):
+    """Where a run is. `messages` is what the model would be sent; `partial` is the answer that is being streamed."""
+
+    run_id: str
+    session_id: str
+    phase: str
+    messages: list[dict[str, Any]]
+    pending: list[PendingCallView]
+    usage: UsageView
+    model: str
+    leaf: str | None
+    error: FaultView | None
+    partial: str
+
+
+class AbortResult(Full):
+    """The phase that the session was in."""
+
+    phase: str
+
+
+class SnapshotParams(Wire):
+    """Ask where a session is; with `sinceSeq`, for the events after that one too."""
+
+    session_id: SessionId
+    workspace: str | None = None
+    since_seq: Annotated[int, Meta(ge=0)] | None = None
+
+
+class SnapshotResult(Full):
+    """`events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more."""
+
+    snapshot: SnapshotView
+    seq: int
+    events: list[dict[str, Any]]
+    gap: bool
+
+
+# --- condensation -----------------------------------------------------------------------------------------------------
+
+
+class CondenseParams(Wire):
+    """Condense the live path.
+
+    `preview` only shows what would happen, and gives a `token`; `token` with `text` applies that preview with the edited
+    text. `upTo` and `from` bound what is dropped: turns up to, or from, that node.
+    """
+
+    session_id: SessionId
+    workspace: str | None = None
+    instruction: Annotated[str, Meta(max_length=10_000)] | None = None
+    up_to: NodeId | None = None
+    from_: NodeId | None = msgspec.field(default=None, name="from")
+    preview: bool = False
+    token: str | None = None
+    text: str | None = None
+
+
+class CondensePreview(Full):
+    """What condensing would do: `dropped` and `kept` are node ids, `cut` the number of turns dropped."""
+
+    cut: int
+    dropped: list[str]
+    kept: list[str]
+    before: int
+    after: int
+    draft: str
+    token: str
+
+
+class CondenseResult(Full):
+    """The outcome; `preview` where one was asked for. When nothing was condensed, `reason` says why."""
+
+    condensed: bool
+    leaf: str | None
+    before: int
+    after: int
+    cut: int
+    summary: str | None = None
+    reason: str | None = None
+    preview: CondensePreview | None = None
+
+
+class LeafResult(Full):
+    """The live leaf now."""
+
+    leaf: str | None
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class MemorySource(Wire):
+    """The turn that said it."""
+
+    session: str
+    node: str | None = None
+
+
+class MemoryEntryView(Full):
+    """Something remembered."""
+
+    id: str
+    content: str
+    tags: list[str]
+    metadata: dict[str, Any]
+    scope: MemoryScopeName
+    created_at: int
+    updated_at: int
+    expires_at: int | None = None
+    source: MemorySource | None = None
+
+
+class RememberParams(Wire):
+    """Remember a text. An equal text in the same scope is not stored twice."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    workspace: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    scope: MemoryScopeName = "shared"
+    source: MemorySource | None = None
+    ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
+
+
+class RememberResult(Full):
+    """The entry, and whether it is new."""
+
+    entry: MemoryEntryView
+    created: bool
+
+
+class RecallParams(Wire):
+    """Find what was remembered about a text."""
+
+    text: str
+    workspace: str | None = None
+    scope: MemoryScopeName | None = None
+    tags: list[str] = []
+    limit: Limit | None = None
+
+
+class ScoredEntryView(Full):
+    """A hit: `score` is 1 for identical, 0 for unrelated."""
+
+    entry: MemoryEntryView
+    score: float
+
+
+class RecallResult(Full):
+    """The hits, the best first."""
+
+    hits: list[ScoredEntryView]
+
+
+class MemoryListParams(Wire):
+    """List what is remembered, the newest first."""
+
+    workspace: str | None = None
+    scope: MemoryScopeName | None = None
+    tags: list[str] = []
+    limit: Limit | None = None
+
+
+class MemoryListResult(Full):
+    """The entries."""
+
+    entries: list[MemoryEntryView]
+
+
+class ForgetParams(Wire):
+    """Forget one entry."""
+
+    id: MemoryId
+    workspace: str | None = None
+
+
+class ForgetResult(Full):
+    """Whether there was such an entry."""
+
+    forgotten: bool
+
+
+# --- models and status ------------------------------------------------------------------------------------------------
+
+
+class WorkspaceParams(Wire):
+    """Names a workspace folder by its URI; without it, the first one."""
+
+    workspace: str | None = None
+
+
+class ModelInfo(Full):
+    """A model that can be named; `available` says whether it could be called now, `note` why (not)."""
+
+    id: str
+    provider: str
+    name: str
+    window: int | None
+    tools: bool
+    local: bool
+    available: bool
+    note: str
+
+
+class ModelsListResult(Full):
+    """The models, the one in use, and how to set a better one."""
+
+    models: list[ModelInfo]
+    current: str
+    hint: str
+
+
+class WorkspaceStatus(Full):
+    """One workspace folder's host."""
+
+    uri: str
+    name: str
+    trusted: bool
+    model: str
+    sessions: int
+    running: list[str]
+    notices: list[NoticeView]
+
+
+class StatusResult(Full):
+    """The server at a glance."""
+
+    version: str
+    protocol_version: int
+    busy: bool
+    message: str
+    kind: Literal["Normal", "Error", "Warning", "Inactive"]
+    workspaces: list[WorkspaceStatus]
+
+
+# --- server to client -------------------------------------------------------------------------------------------------
+
+
+class EventParams(Full):
+    """`indusagi/event`. `seq` is gapless per session and server life; `event` is a RunEvent with its `kind`."""
+
+    workspace: str
+    session_id: str
+    run_id: str
+    seq: int
+    at: int
+    event: dict[str, Any]
+
+
+class StatusParams(Wire):
+    """`indusagi/status`: what the status item shows."""
+
+    busy: bool
+    message: str
+    kind: Literal["Normal", "Error", "Warning", "Inactive"] = "Normal"
+    command: str | None = None
+
+
+class SessionsChangedParams(Full):
+    """`indusagi/sessionsChanged`: list again."""
+
+    workspace: str
+
+
+class MemoryChangedParams(Full):
+    """`indusagi/memoryChanged`: list again."""
+
+    workspace: str
+
+
+class ApproveParams(Full):
+    """`indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole."""
+
+    approval_id: str
+    workspace: str
+    session_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    action: str
+    size: int
+    sha256: str
+    options: list[Decision]
+
+
+class ApproveResult(Wire):
+    """The user's word."""
+
+    decision: Decision
+
+
+class ErrorData(Full):
+    """`error.data` of our own errors."""
+
+    kind: str
+    hint: str = ""

@@ -1,0 +1,87 @@
+"""The table of operations: each is defined once here, and has two faces, a request and a command.
+
+`indusagi/<name>` is the request, `indusagi.server.<name>` the command with one object argument. A contract test fails
+when an operation has no handler, no row in the protocol document or no mirror in the TypeScript client.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from indusagi_lsp.protocol import messages as m
+
+REQUEST_PREFIX = "indusagi/"
+COMMAND_PREFIX = "indusagi.server."
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One thing that a client can ask for."""
+
+    name: str
+    params: type[Any]
+    result: type[Any]
+    title: str
+
+    @property
+    def method(self) -> str:
+        """The request's method."""
+        return REQUEST_PREFIX + self.name
+
+    @property
+    def command(self) -> str:
+        """The command's id."""
+        return COMMAND_PREFIX + self.name
+
+
+SESSION_NEW = Operation("session/new", m.SessionNewParams, m.SessionInfo, "Make an empty session")
+SESSION_LIST = Operation("session/list", m.SessionListParams, m.SessionListResult, "List sessions, the newest first")
+SESSION_TREE = Operation("session/tree", m.SessionParams, m.TreeResult, "The whole graph of a session")
+SESSION_ADOPT = Operation("session/adopt", m.SessionParams, m.AdoptResult, "Trust a session that somebody else wrote")
+RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
+SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
+ABORT = Operation("abort", m.SessionParams, m.AbortResult, "End the session's run, keeping what was said")
+SNAPSHOT = Operation("snapshot", m.SnapshotParams, m.SnapshotResult, "Where the session's run is")
+FORK = Operation("fork", m.ForkParams, m.ForkResult, "Go on from an earlier node")
+CONDENSE = Operation("condense", m.CondenseParams, m.CondenseResult, "Condense the live path, reversibly")
+CONDENSE_UNDO = Operation("condense/undo", m.SessionParams, m.LeafResult, "Take the last condensation back")
+REMEMBER = Operation("memory/remember", m.RememberParams, m.RememberResult, "Remember a text")
+RECALL = Operation("memory/recall", m.RecallParams, m.RecallResult, "Find what was remembered")
+MEMORY_LIST = Operation("memory/list", m.MemoryListParams, m.MemoryListResult, "List what is remembered")
+FORGET = Operation("memory/forget", m.ForgetParams, m.ForgetResult, "Forget one entry")
+MODELS_LIST = Operation("models/list", m.WorkspaceParams, m.ModelsListResult, "The models that can be used")
+STATUS = Operation("status", m.WorkspaceParams, m.StatusResult, "The server at a glance")
+
+OPERATIONS: tuple[Operation, ...] = (
+    SESSION_NEW,
+    SESSION_LIST,
+    RESUME,
+    SESSION_TREE,
+    SESSION_ADOPT,
+    SUBMIT,
+    ABORT,
+    SNAPSHOT,
+    FORK,
+    CONDENSE,
+    CONDENSE_UNDO,
+    REMEMBER,
+    RECALL,
+    MEMORY_LIST,
+    FORGET,
+    MODELS_LIST,
+    STATUS,
+)
+
+EVENT = "indusagi/event"
+STATUS_CHANGED = "indusagi/status"
+SESSIONS_CHANGED = "indusagi/sessionsChanged"
+MEMORY_CHANGED = "indusagi/memoryChanged"
+APPROVE = "indusagi/approve"
+
+NOTIFICATIONS: dict[str, type[Any]] = {
+    EVENT: m.EventParams,
+    STATUS_CHANGED: m.StatusParams,
+    SESSIONS_CHANGED: m.SessionsChangedParams,
+    MEMORY_CHANGED: m.MemoryChangedParams,
+}
