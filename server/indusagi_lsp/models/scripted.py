@@ -1,7 +1,7 @@
-"""A model that says what a script tells it to: a replay aid, for tests that need the real server and exact words.
+"""A model that says what a script tells it to: a replay aid, for tests of the real server with exact words.
 
-The user's own environment variable `INDUSAGI_SCRIPTED_MODEL` names a JSON file; its model is then `scripted:FILE`. A
-workspace cannot name one. The file is one object:
+The user's own environment variable `INDUSAGI_SCRIPTED_MODEL` names a JSON file; its model is then
+`scripted:FILE`. A workspace cannot name one. The file is one object:
 
     {"replies": [{"text": "Hello."},
                  {"match": "(?i)list", "calls": [{"name": "list_files", "input": {}}]},
@@ -9,18 +9,16 @@ workspace cannot name one. The file is one object:
                  {"error": {"message": "Overloaded", "status": 529, "retryable": true}}],
      "tools": true, "window": 200000, "loop": false}
 
-A call is answered by the first unused reply whose `match` is found in the last user's text (a regular expression), else
-by the first unused reply without `match`. A reply is used once, unless it has `repeat`. With `loop`, all of them are
-unused again when none is left.
+A call is answered by the first unused reply whose `match` (a regular expression) is found in the last user's
+text, else by the first unused reply without `match`. A reply is used once, unless it has `repeat`. With `loop`,
+all of them are unused again when none is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -39,6 +37,10 @@ from indusagi_lsp.contract.models import (
     Usage,
 )
 from indusagi_lsp.contract.turns import ASSISTANT, USER, Block, TextBlock, ThinkingBlock, ToolCallBlock, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from pathlib import Path
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -81,7 +83,7 @@ class Reply(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         calls: tool calls, after the text.
         error: how the call fails; what was streamed before stays streamed.
         fail_after: deltas before `error`; None means all of them.
-        stall_after: deltas before the stream goes silent (until the call is cancelled, or a test releases it).
+        stall_after: deltas before the stream goes silent until the call is cancelled, or a test releases it.
         retries: retries that are announced before anything else, as (delay in seconds, error text).
         wait: seconds before the first delta.
         pace: seconds between two deltas.
@@ -143,13 +145,15 @@ def read_script(path: Path) -> Script:
     try:
         script = msgspec.convert(jsontext.loads(path.read_bytes()), Script)
     except OSError as error:
+        msg = f"The scripted model's file {path} cannot be read: {error.strerror or error}."
         raise ModelError(
-            f"The scripted model's file {path} cannot be read: {error.strerror or error}.",
+            msg,
             hint="INDUSAGI_SCRIPTED_MODEL must name a JSON file of replies.",
         ) from None
     except (ValueError, msgspec.ValidationError) as error:
+        msg = f"The scripted model's file {path} is not a script: {error}."
         raise ModelError(
-            f"The scripted model's file {path} is not a script: {error}.",
+            msg,
             hint='A script is one JSON object: {"replies": [{"text": "Hello."}]}.',
         ) from None
     for reply in script.replies:
@@ -161,7 +165,8 @@ def _check_pattern(reply: Reply) -> None:
     try:
         re.compile(reply.match or "")
     except re.error as error:
-        raise ModelError(f"The script's pattern {reply.match!r} is no regular expression: {error}.") from None
+        msg = f"The script's pattern {reply.match!r} is no regular expression: {error}."
+        raise ModelError(msg) from None
 
 
 class Player:
@@ -193,8 +198,9 @@ class Player:
             self._used.clear()
             found = self._find(request)
         if found is None:
+            msg = f"The scripted model has no reply left for {last_user_text(request)[:80]!r}."
             raise ModelError(
-                f"The scripted model has no reply left for {last_user_text(request)[:80]!r}.",
+                msg,
                 hint="Add a reply to the script.",
             )
         reply = self._replies[found]

@@ -3,12 +3,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.scripted import Reply, ScriptedModel, call, failure
 
 from indusagi_lsp.contract.errors import ContextOverflow, ModelError
 from indusagi_lsp.contract.models import ModelDone, ModelRequest, ModelRetry, TextDelta, ToolCallDelta
 from indusagi_lsp.contract.turns import TextBlock, ThinkingBlock, ToolCallBlock, user
 from indusagi_lsp.models.scripted import Player, play, read_script
+from support.scripted import Reply, ScriptedModel, call, failure
 
 
 def ask(text: str = "hi", **fields) -> ModelRequest:
@@ -67,7 +67,7 @@ async def test_a_reply_can_fail_after_some_deltas_and_announce_retries():
 
     with pytest.raises(ContextOverflow) as caught:
         async for part in model(ask()):
-            seen.append(part)
+            seen.append(part)  # noqa: PERF401 (what came before the error must be kept)
 
     assert (seen, caught.value.status) == ([TextDelta("ab"), TextDelta("cd")], 400)
     assert (await everything(model(ask())))[0] == ModelRetry(1, 0.5, "overloaded")
@@ -106,7 +106,8 @@ async def test_replies_are_matched_by_text_and_purpose():
 async def test_a_script_file_is_read_and_played(tmp_path):
     path = tmp_path / "script.json"
     path.write_text(
-        '{"replies": [{"text": "Hi.", "failAfter": 3}, {"match": "x", "calls": [{"name": "f", "input": {"a": 1}}]}], "loop": true}'
+        '{"replies": [{"text": "Hi.", "failAfter": 3}, '
+        '{"match": "x", "calls": [{"name": "f", "input": {"a": 1}}]}], "loop": true}'
     )
 
     script = read_script(path)
