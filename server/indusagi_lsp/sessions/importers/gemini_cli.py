@@ -18,7 +18,6 @@ from indusagi_lsp.sessions.importers.transcript import Draft, Transcript
 TOOL_NAME = "gemini-cli"
 _FAILED = ("error", "cancelled")
 _Messages: TypeAlias = list[tuple[int, Any, str | None]]
-_Messages: TypeAlias = list[tuple[int, Any, str | None]]
 
 
 def read(data: bytes, name: str = "", cuts: frozenset[int] = frozenset()) -> Transcript:
