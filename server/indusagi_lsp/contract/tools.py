@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
@@ -31,13 +31,15 @@ class ToolContext(msgspec.Struct, frozen=True):
     """What a running call knows of its surroundings.
 
     `update` shows progress text to people; the model does not see it. `document` gives the unsaved text of a file that
-    is open in the editor, by its path below the workspace root in POSIX spelling, or None.
+    is open in the editor, by its path below the workspace root in POSIX spelling, or None; `open_paths` gives the paths
+    for which it may have one.
     """
 
     session_id: str
     call_id: str
     update: Callable[[str], None] = lambda _: None
     document: Callable[[str], str | None] = lambda _: None
+    open_paths: Callable[[], Iterable[str]] = tuple
 
 
 class Tool(Protocol):

@@ -1,0 +1,45 @@
+"""What the agent can do in the workspace: tools, and the guard that stands between them and the user's files.
+
+Every read of a user's file goes through `PathGuard`. Every tool declares its effects and the schema of its arguments;
+a mistake of the model is a `ToolFailed` whose message helps it to ask better. What blocks runs in threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
+from indusagi_lsp.tools.guard import MissingPath, OpenedFile, OpenedFolder, PathGuard
+from indusagi_lsp.tools.listing import ListFiles
+from indusagi_lsp.tools.reading import ReadFile
+from indusagi_lsp.tools.searching import SearchText
+
+if TYPE_CHECKING:
+    from indusagi_lsp.contract.tools import Tool
+
+__all__ = [
+    "LISTING",
+    "Arguments",
+    "Excerpt",
+    "ListFiles",
+    "MissingPath",
+    "OpenedFile",
+    "OpenedFolder",
+    "PathGuard",
+    "ReadFile",
+    "SearchText",
+    "excerpts",
+    "read_only_tools",
+    "schema_of",
+    "validate_arguments",
+]
+
+
+def read_only_tools(guard: PathGuard) -> tuple[Tool, ...]:
+    """The tools that only read: `read_file`, `list_files`, `search_text`.
+
+    Args:
+        guard: of the workspace.
+    """
+    return (ReadFile(guard), ListFiles(guard), SearchText(guard))
