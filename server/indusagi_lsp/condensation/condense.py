@@ -1,0 +1,394 @@
+"""Condensing: one cut, a summary of what lies before it, and the turns after it as they were."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from indusagi_lsp.condensation import summarizer
+from indusagi_lsp.condensation.cut import SUMMARY_PREFIX, CutIndex, is_summary
+from indusagi_lsp.condensation.estimate import estimate_text_tokens, estimate_turn_tokens
+from indusagi_lsp.condensation.ledger import Ledger, collect, merge
+from indusagi_lsp.condensation.ledger_text import (
+    CONSTRAINTS,
+    DECISIONS,
+    DOING,
+    DONE,
+    GOAL,
+    NEXT,
+    QUESTIONS,
+    assemble,
+    parse,
+    plain_sections,
+    render,
+)
+from indusagi_lsp.condensation.masking import reduce_turns
+from indusagi_lsp.condensation.meter import tail_budget
+from indusagi_lsp.condensation.policy import CompactionPolicy, window_of
+from indusagi_lsp.condensation.verbatim import Kept, keep, kept_in
+from indusagi_lsp.contract.errors import CompactionFailed, SemanticError
+from indusagi_lsp.contract.models import ModelCard, ModelInvoker, Usage
+from indusagi_lsp.contract.turns import USER, TextBlock, Turn
+
+NOTHING_TO_DROP = "There is nothing to drop yet: the history is short."
+NOT_SMALLER = "The summary would be no smaller than the turns that it stands for."
+_ATTEMPTS = 2  # the first answer of the model, and one retry
+_LEAST_SUMMARY = 120  # tokens: below this no summary can say anything
+
+
+class Condensation(msgspec.Struct, frozen=True):
+    """What a condensation comes to. Nothing was stored yet.
+
+    Attributes:
+        summary: the summary's turn, role user; None where nothing was condensed, and `reason` says why.
+        cut: how many of the first turns are dropped (those before `start` stay).
+        tail: the turns that stay, after the summary.
+        before: tokens of the whole history before, by the plain estimate.
+        after: tokens after.
+        files_read: paths of the ledger.
+        files_modified: paths of the ledger.
+        draft: the summary's text.
+        start: the first turn that is dropped; 0 but where the user bounded it.
+        head: the turns before `start`, which stay before the summary.
+        model: the id of the model that wrote the sections; empty where code wrote all of it.
+        usage: what the model took, the rejected answers included.
+        reason: why nothing was condensed, or why the model's answer was not used.
+        masked: how many blocks of the tail had to be made smaller.
+    """
+
+    summary: Turn | None
+    cut: int
+    tail: tuple[Turn, ...]
+    before: int
+    after: int
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    draft: str = ""
+    start: int = 0
+    head: tuple[Turn, ...] = ()
+    model: str = ""
+    usage: Usage | None = None
+    reason: str = ""
+    masked: int = 0
+
+    @property
+    def condensed(self) -> bool:
+        """Whether there is a summary."""
+        return self.summary is not None
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The history after it."""
+        return self.tail if self.summary is None else (*self.head, self.summary, *self.tail)
+
+    def token(self, leaf: str | None) -> str:
+        """A preview's token: it is bound to the head that was previewed, and to everything that would be done."""
+        parts = (leaf or "", str(self.start), str(self.cut), self.draft)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def with_text(self, text: str) -> Condensation:
+        """The same with a text that a person has edited.
+
+        Args:
+            text: the new summary; the seed's first line is put before it where it is missing.
+
+        Raises:
+            SemanticError: the text is blank, or there is no summary to replace.
+            CompactionFailed: it would make the history larger.
+        """
+        if self.summary is None or not text.strip():
+            raise SemanticError("The summary must not be empty.")
+        if not text.startswith(SUMMARY_PREFIX):
+            text = f"{SUMMARY_PREFIX}\n{text}"
+        summary = Turn(USER, (TextBlock(text), *self.summary.blocks[1:]))
+        after = self.after - estimate_turn_tokens(self.summary) + estimate_turn_tokens(summary)
+        if after >= self.before:
+            raise CompactionFailed(NOT_SMALLER, hint="Shorten the text.")
+        return msgspec.structs.replace(self, summary=summary, after=after, draft=text)
+
+
+class ProgressGuard:
+    """Stops a storm of condensations: at most two without a model call that came to its end in between."""
+
+    LIMIT = 2
+
+    def __init__(self) -> None:
+        self._tries = 0
+
+    def attempt(self) -> None:
+        """Count one condensation.
+
+        Raises:
+            CompactionFailed: it would be the third without progress.
+        """
+        if self._tries >= self.LIMIT:
+            raise CompactionFailed(
+                "History was condensed twice and is still too long for the model.",
+                hint="Choose a model with a larger window, or go on from an earlier turn.",
+            )
+        self._tries += 1
+
+    def progressed(self) -> None:
+        """A model call came to its end."""
+        self._tries = 0
+
+
+def check_fixed(fixed: int, card: ModelCard, policy: CompactionPolicy) -> None:
+    """Refuse a run whose system prompt and tools alone leave no room, since no condensation could help it.
+
+    Args:
+        fixed: tokens of the system prompt and the tools.
+        card: the model.
+        policy: the trigger.
+
+    Raises:
+        CompactionFailed: they reach the trigger by themselves.
+    """
+    if fixed >= policy.trigger_ratio * window_of(card):
+        raise CompactionFailed(
+            f"The system prompt and the tools take {fixed:,} of the model's {window_of(card):,} tokens.",
+            hint="Choose a model with a larger window, or fewer tools.",
+        )
+
+
+def plan_cut(
+    turns: Sequence[Turn],
+    card: ModelCard,
+    policy: CompactionPolicy,
+    *,
+    cut: int | None = None,
+    start: int = 0,
+) -> tuple[int, int]:
+    """Where to cut, with the user's bounds.
+
+    Args:
+        turns: the history.
+        card: the model, for its window.
+        policy: how much to keep.
+        cut: drop at most the turns before this one (the user's "up to"); None for the policy's own cut.
+        start: drop no turn before this one (the user's "from").
+
+    Returns:
+        `(start, cut)`: both moved backward to where no call is parted from its result; equal where nothing is dropped.
+
+    Raises:
+        SemanticError: a bound lies outside of the history.
+    """
+    if not 0 <= start <= len(turns) or (cut is not None and not 0 <= cut <= len(turns)):
+        raise SemanticError("The bound of a condensation must lie inside the history.")
+
+    index = CutIndex(turns)
+    chosen = index.cut(policy.keep_recent, tail_budget(card, policy)) if cut is None else index.at_most(cut)
+    first = index.at_most(start)
+    nothing_new = all(map(is_summary, turns[first:chosen]))
+    return (first, first) if chosen <= first or nothing_new else (first, chosen)
+
+
+async def condense(
+    turns: Sequence[Turn],
+    card: ModelCard,
+    policy: CompactionPolicy,
+    invoke_model: ModelInvoker | None,
+    *,
+    instruction: str | None = None,
+    cut: int | None = None,
+    start: int = 0,
+    pins: Iterable[int] = (),
+) -> Condensation:
+    """Condense the older turns into one. The input is never changed; cancelling leaves nothing behind.
+
+    Args:
+        turns: the history.
+        card: the model: its window, and who writes the sections.
+        policy: how much to keep, and the budgets.
+        invoke_model: calls the model; None lets code write the whole summary.
+        instruction: what the user asked the summary to heed; it is for the model.
+        cut: drop at most the turns before this one.
+        start: drop no turn before this one.
+        pins: indices of turns that are kept word for word, if they would be dropped.
+
+    Returns:
+        The outcome; without a summary where there is nothing to drop.
+
+    Raises:
+        SemanticError: a bound lies outside of the history.
+        CompactionFailed: no summary would be smaller than what it stands for.
+    """
+    first, chosen = plan_cut(turns, card, policy, cut=cut, start=start)
+    before = sum(map(estimate_turn_tokens, turns))
+    if chosen == first:
+        return Condensation(None, 0, tuple(turns), before, before, reason=NOTHING_TO_DROP)
+
+    dropped, tail = turns[first:chosen], turns[chosen:]
+    pinned = [turns[at] for at in sorted(set(pins)) if first <= at < chosen and not is_summary(turns[at])]
+    kept = keep(dropped, tail, pinned)
+    size = sum(map(estimate_turn_tokens, dropped))
+    room = size - 1 - estimate_turn_tokens(Turn(USER, kept.blocks))
+    if room < _LEAST_SUMMARY:
+        raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
+
+    ledger = collect_span(dropped, kept)
+    written = await _write(dropped, ledger, card, policy, invoke_model, room, instruction)
+    summary = Turn(USER, (TextBlock(written.text), *kept.blocks))
+    tail_before = sum(map(estimate_turn_tokens, tail))
+    limit = tail_budget(card, policy) if cut is None else tail_before
+    reduced = reduce_turns(tail, limit, result_chars=policy.tool_result_chars)
+    return Condensation(
+        summary,
+        chosen,
+        reduced.turns,
+        before,
+        before - size - tail_before + estimate_turn_tokens(summary) + reduced.tokens,
+        files_read=ledger.files_read,
+        files_modified=ledger.files_modified,
+        draft=written.text,
+        start=first,
+        head=tuple(turns[:first]),
+        model=written.model,
+        usage=written.usage,
+        reason=written.reason,
+        masked=reduced.changed,
+    )
+
+
+def collect_span(dropped: Sequence[Turn], kept: Kept) -> Ledger:
+    """The ledger of the span; summaries in it are read back and carried on."""
+    earlier: list[Ledger] = []
+    turns: list[Turn] = []
+    for turn in dropped:
+        if not is_summary(turn):
+            turns.append(turn)
+            continue
+
+        if isinstance(turn.blocks[0], TextBlock):
+            earlier.append(parse(turn.blocks[0].text))
+        last = kept_in(turn).last
+        if last and last != kept.last:
+            # The user's last turn that this summary carried is an ordinary word of the user now.
+            turns.append(Turn(USER, last))
+    return collect(turns, merge(earlier))
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A text, and how it came about."""
+
+    text: str
+    model: str = ""
+    usage: Usage | None = None
+    reason: str = ""
+
+
+async def _write(
+    dropped: Sequence[Turn],
+    ledger: Ledger,
+    card: ModelCard,
+    policy: CompactionPolicy,
+    invoke_model: ModelInvoker | None,
+    room: int,
+    instruction: str | None,
+) -> _Written:
+    """The text: by the model with one retry, else by code alone; at most `room` tokens."""
+    usage: Usage | None = None
+    reason = ""
+    if invoke_model is not None and room > _LEAST_SUMMARY + summarizer.MAX_OUTPUT_TOKENS:
+        for _ in range(_ATTEMPTS):
+            answer = await summarizer.ask(
+                dropped,
+                card.id,
+                invoke_model,
+                budget=window_of(card) // 2,
+                result_chars=policy.tool_result_chars,
+                instruction=instruction,
+            )
+            if answer.usage is not None:
+                usage = answer.usage if usage is None else usage + answer.usage
+            if isinstance(answer, summarizer.Draft):
+                text = with_sections(answer.sections, ledger, dropped, min(policy.summary_tokens, room // 2))
+                if estimate_text_tokens(text) <= room:
+                    return _Written(text, card.id, usage)
+                reason = NOT_SMALLER
+            else:
+                reason = answer.reason
+
+    return _Written(_plain(ledger, min(policy.summary_tokens, room)), usage=usage, reason=reason)
+
+
+def _plain(ledger: Ledger, budget: int) -> str:
+    """The summary that code alone writes, within `budget` tokens."""
+    for part in (1.0, 0.7, 0.4):
+        text = render(ledger, int(budget * part))
+        if estimate_text_tokens(text) <= budget:
+            return text
+
+    raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
+
+
+def with_sections(
+    sections: dict[str, list[str]], ledger: Ledger, dropped: Sequence[Turn], budget: int
+) -> str:
+    """The model's sections over the ledger.
+
+    The user's own words stand as the user said them: of the model's quotes only those are taken that the user really
+    said. What code knows (tasks, commits) is never dropped for what the model says.
+    """
+    plain = {name: list(items) for name, items in plain_sections(ledger)}
+    said = "\n".join(turn.text for turn in dropped if turn.role == USER)
+    merged: dict[str, Sequence[str]] = {}
+    extra = 0
+    for name in (GOAL, CONSTRAINTS, DECISIONS, DONE, DOING, NEXT, QUESTIONS):
+        items = sections.get(name, [])
+        if name == CONSTRAINTS:
+            items = [item for item in items if item.strip(" \"'“”") and item.strip(" \"'“”") in said]
+        own = plain.get(name, [])
+        merged[name] = [*own, *(item for item in items if item not in own)]
+        extra += sum(estimate_text_tokens(item) + 2 for item in items)
+    return assemble(merged, ledger, budget + min(extra, budget), first=sections)
+
+
+async def compact(
+    turns: Sequence[Turn], card: ModelCard, policy: CompactionPolicy, invoke_model: ModelInvoker | None
+) -> list[Turn]:
+    """Condense `turns` (seed); safe to call unconditionally.
+
+    Args:
+        turns: the history.
+        card: the model.
+        policy: how much to keep.
+        invoke_model: calls the model; None lets code write the summary.
+
+    Returns:
+        `[summary, *tail]`; the very same turns where there is nothing to drop or to gain, without a model call.
+    """
+    try:
+        return list((await condense(turns, card, policy, invoke_model)).turns)
+    except CompactionFailed:
+        return list(turns)
+
+
+async def summarize(
+    turns: Sequence[Turn], card: ModelCard, policy: CompactionPolicy, invoke_model: ModelInvoker | None
+) -> Turn:
+    """The summary's turn for `turns` (seed), all of which are dropped.
+
+    Args:
+        turns: at least one turn.
+        card: the model.
+        policy: the budgets.
+        invoke_model: calls the model; None lets code write it.
+
+    Returns:
+        A turn of role user that begins with `[condensed earlier context]`.
+
+    Raises:
+        SemanticError: there are no turns.
+    """
+    if not turns:
+        raise SemanticError("Cannot summarize an empty list of messages.")
+
+    kept = keep(turns, (), ())
+    ledger = collect_span(turns, kept)
+    room = max(sum(map(estimate_turn_tokens, turns)), _LEAST_SUMMARY)
+    written = await _write(turns, ledger, card, policy, invoke_model, room, None)
+    return Turn(USER, (TextBlock(written.text), *kept.blocks))

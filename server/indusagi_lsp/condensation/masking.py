@@ -1,0 +1,148 @@
+"""Makes turns smaller without dropping them: the order of reduction before and after a summary.
+
+1. old tool results and large arguments are masked, 2. old images and thinking are dropped, 3. what is still too large is
+truncated with a notice. The user's last turn is never touched, nor is any id: every call keeps its result. What was
+masked stays whole in the session's graph, and the notice says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from indusagi_lsp.condensation.estimate import estimate_block_tokens, estimate_turn_tokens
+from indusagi_lsp.condensation.verbatim import said_by_user
+from indusagi_lsp.contract.turns import (
+    Block,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Turn,
+)
+
+_Change: TypeAlias = Callable[[Block], Block | None]
+
+NOTICE = (
+    "[… {} characters left out here; the whole is kept in the session, search for it when it is needed …]"
+)
+IMAGE_NOTICE = "[an image was left out here; it is kept in the session]"
+_LARGE_ARGUMENT = 1_000  # characters: a text in a call's arguments above this is masked
+_SMALLEST = 400  # characters that truncation leaves of a text
+
+
+class Reduction(msgspec.Struct, frozen=True):
+    """Turns made smaller: `tokens` is their size now, `changed` the number of blocks that were touched."""
+
+    turns: tuple[Turn, ...]
+    tokens: int
+    changed: int = 0
+
+
+def shorten(text: str, limit: int) -> str:
+    """`text` with its middle replaced by a notice, when it is longer than `limit` characters and that saves something."""
+    notice = NOTICE.format(len(text) - limit)
+    if len(text) <= limit + len(notice) + 2:
+        return text
+
+    head = limit * 2 // 3
+    return f"{text[:head]}\n{notice}\n{text[len(text) - (limit - head) :]}"
+
+
+def reduce_turns(
+    turns: Sequence[Turn], target: int, *, result_chars: int = 2_000, recent: int = 2
+) -> Reduction:
+    """Make `turns` smaller, step by step and the oldest first, until they fit.
+
+    Args:
+        turns: the history, or its tail.
+        target: tokens that the turns may take.
+        result_chars: what masking leaves of a tool's result, in characters.
+        recent: so many of the last turns are touched only by the last step.
+
+    Returns:
+        The turns, as many as before. They may still be larger than `target`: what the user said last is never cut.
+    """
+    state = list(turns)
+    total = sum(map(estimate_turn_tokens, state))
+    changed = 0
+    last_said = next((at for at in range(len(state) - 1, -1, -1) if said_by_user(state[at])), -1)
+    old = range(max(len(state) - recent, 0))
+    steps: tuple[tuple[range, _Change], ...] = (
+        (old, lambda block: _mask(block, result_chars)),
+        (old, _drop_heavy),
+        (range(len(state)), lambda block: _truncate(block, _SMALLEST)),
+    )
+    for places, change in steps:
+        for at in places:
+            if total <= target:
+                return Reduction(tuple(state), total, changed)
+            if at == last_said:
+                continue
+
+            turn, touched = _apply(state[at], change)
+            if touched:
+                total += estimate_turn_tokens(turn) - estimate_turn_tokens(state[at])
+                changed += touched
+                state[at] = turn
+
+    return Reduction(tuple(state), total, changed)
+
+
+def _apply(turn: Turn, change: _Change) -> tuple[Turn, int]:
+    """The turn with `change` on every block, and how many blocks that touched; never a turn without blocks."""
+    blocks: list[Block] = []
+    touched = 0
+    for block in turn.blocks:
+        new = change(block)
+        touched += new is not block
+        if new is not None:
+            blocks.append(new)
+    return msgspec.structs.replace(turn, blocks=tuple(blocks) or (TextBlock("[thinking left out]"),)), touched
+
+
+def _mask(block: Block, limit: int) -> Block | None:
+    """Step 1: results and large arguments."""
+    if isinstance(block, ToolResultBlock):
+        output = shorten(block.output, limit)
+        return block if output is block.output else msgspec.structs.replace(block, output=output)
+    if isinstance(block, ToolCallBlock):
+        smaller = _smaller_arguments(block.input, _LARGE_ARGUMENT)
+        return block if smaller is block.input else msgspec.structs.replace(block, input=smaller)
+    return block
+
+
+def _smaller_arguments(value: Any, limit: int) -> Any:
+    """JSON data with its long texts shortened; the very same object where there are none."""
+    if isinstance(value, str):
+        return shorten(value, limit)
+    if isinstance(value, dict):
+        smaller = {name: _smaller_arguments(item, limit) for name, item in value.items()}
+        return value if all(smaller[name] is item for name, item in value.items()) else smaller
+    if isinstance(value, list):
+        items = [_smaller_arguments(item, limit) for item in value]
+        return value if all(new is item for new, item in zip(items, value, strict=True)) else items
+    return value
+
+
+def _drop_heavy(block: Block) -> Block | None:
+    """Step 2: images and thinking."""
+    if isinstance(block, ImageBlock):
+        return TextBlock(IMAGE_NOTICE)
+    return None if isinstance(block, ThinkingBlock) else block
+
+
+def _truncate(block: Block, limit: int) -> Block | None:
+    """Step 3: whatever is still long."""
+    if estimate_block_tokens(block) * 4 <= limit:
+        return block
+    if isinstance(block, TextBlock):
+        text = shorten(block.text, limit)
+        return block if text is block.text else msgspec.structs.replace(block, text=text)
+    if isinstance(block, ToolCallBlock):
+        smaller = _smaller_arguments(block.input, limit)
+        return block if smaller is block.input else msgspec.structs.replace(block, input=smaller)
+    return _mask(block, limit)
