@@ -1,1 +1,140 @@
-"""Console entry point."""
+"""Console entry point.
+
+`--version` and usage errors are answered before anything heavy is imported; so is the hand-over to the
+terminal client.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from indusagi_lsp import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from indusagi_lsp.transport.serve import Served
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        argv: the arguments without the program's name; None means those of the process.
+
+    Returns:
+        The exit code: 0 when all went well.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:
+        sys.stdout.write(f"indusagi-lsp {__version__}\n")
+        return 0
+    if arguments[:1] == ["chat"]:
+        from indusagi_lsp.terminal import main as chat
+
+        return chat(arguments[1:])
+    return _serve(build_parser().parse_args(arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the server's own arguments."""
+    import argparse
+
+    from indusagi_lsp.transport.logs import LEVELS
+
+    parser = argparse.ArgumentParser(
+        prog="indusagi-lsp",
+        description="An agent that lives beside your editor: a language server over stdin and stdout.",
+        epilog="`indusagi-lsp chat` opens the terminal client; see `indusagi-lsp chat --help`.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--stdio", action="store_true", help="talk over stdin and stdout (the default)")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="warning", help="how much to log (default: warning)"
+    )
+    parser.add_argument("--log-file", metavar="FILE", help="log to FILE instead of stderr")
+    parser.add_argument(
+        "--clientProcessId",
+        type=int,
+        metavar="PID",
+        dest="client_process_id",
+        help="end when this process ends",
+    )
+    parser.add_argument(
+        "--tcp",
+        "--socket",
+        type=int,
+        metavar="PORT",
+        nargs="?",
+        const=0,
+        help="for tests: serve one client on 127.0.0.1:PORT (0: any) that knows the token in INDUSAGI_TOKEN",
+    )
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import os
+    from pathlib import Path
+
+    from indusagi_lsp.transport import logs, serve
+
+    try:
+        log = logs.configure(options.log_level, Path(options.log_file) if options.log_file else None)
+    except OSError as error:
+        sys.stderr.write(f"indusagi-lsp: the log file cannot be used: {error.strerror}: {options.log_file}\n")
+        return 2
+
+    token = None
+    if options.tcp is None:
+        read_fd, write_fd = serve.claim_stdio()
+    else:
+        from indusagi_lsp.transport import tcp
+
+        token = os.environ.get("INDUSAGI_TOKEN")
+        if not token:
+            sys.stderr.write(
+                "indusagi-lsp: --tcp needs a secret in the environment variable INDUSAGI_TOKEN\n"
+            )
+            return 2
+        try:
+            read_fd, write_fd = tcp.accept_one(options.tcp)
+        except OSError as error:
+            sys.stderr.write(f"indusagi-lsp: port {options.tcp} cannot be used: {error.strerror}\n")
+            return 2
+
+    code = serve.Session(_make_server(token), read_fd, write_fd).run(options.client_process_id)
+    log.close()
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process, of a signal where `code` is one's negative number, so that the parent sees what it did."""
+    import os
+    import signal
+
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    # A hung thread must not hold the process, and nothing of ours waits for the interpreter's end.
+    os._exit(code)
+
+
+def _make_server(token: str | None) -> Served:
+    import gc
+
+    # The import makes half a million objects that stay; looking at them again and again only takes time.
+    gc.disable()
+    from indusagi_lsp.lsp import typecache
+
+    cache = typecache.load_types()
+    from indusagi_lsp.lsp.server import create_server
+
+    server = create_server(token=token)
+    if cache is not None:
+        server.on_idle(cache.save_and_forget)
+    gc.freeze()
+    gc.enable()
+    return server

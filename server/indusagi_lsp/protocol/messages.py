@@ -34,7 +34,7 @@ class Full(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-class UsageView(Full):
+class UsageView(Full, frozen=True):
     """Tokens and money spent."""
 
     input: int = 0
@@ -44,7 +44,7 @@ class UsageView(Full):
     cost: float | None = None
 
 
-class NoticeView(Full):
+class NoticeView(Full, frozen=True):
     """Something that the user should know; `code` is stable."""
 
     level: Literal["info", "warning", "error"]
@@ -52,7 +52,7 @@ class NoticeView(Full):
     text: str
 
 
-class SessionInfo(Full):
+class SessionInfo(Full, frozen=True):
     """A session in a list."""
 
     id: str
@@ -69,7 +69,7 @@ class SessionInfo(Full):
     parent_session: str | None = None
 
 
-class SessionNewParams(Wire):
+class SessionNewParams(Wire, frozen=True):
     """Make an empty session."""
 
     workspace: str | None = None
@@ -77,7 +77,7 @@ class SessionNewParams(Wire):
     model: str | None = None
 
 
-class SessionListParams(Wire):
+class SessionListParams(Wire, frozen=True):
     """List sessions, the newest first; `query` filters by title."""
 
     workspace: str | None = None
@@ -86,14 +86,14 @@ class SessionListParams(Wire):
     limit: Limit | None = None
 
 
-class SessionListResult(Full):
+class SessionListResult(Full, frozen=True):
     """A page of sessions; ask again with `nextCursor` for more."""
 
     sessions: list[SessionInfo]
     next_cursor: str | None = None
 
 
-class ResumeParams(Wire):
+class ResumeParams(Wire, frozen=True):
     """Show a session and make it ready to go on: at its head, or at `node`.
 
     `limit` turns, the newest; `before` asks for the page that ends before that node.
@@ -106,7 +106,7 @@ class ResumeParams(Wire):
     before: NodeId | None = None
 
 
-class TurnView(Full):
+class TurnView(Full, frozen=True):
     """One turn of the live path. A `gap` is history that the file has lost above this turn."""
 
     id: str
@@ -117,7 +117,7 @@ class TurnView(Full):
     verified: bool = True
 
 
-class BranchView(Full):
+class BranchView(Full, frozen=True):
     """A leaf of the session's graph."""
 
     leaf: str
@@ -127,7 +127,7 @@ class BranchView(Full):
     live: bool
 
 
-class SessionView(Full):
+class SessionView(Full, frozen=True):
     """A page of a session's live path, root to leaf, and what surrounds it."""
 
     session: SessionInfo
@@ -142,14 +142,14 @@ class SessionView(Full):
     seq: int = 0
 
 
-class SessionParams(Wire):
+class SessionParams(Wire, frozen=True):
     """Names a session."""
 
     session_id: SessionId
     workspace: str | None = None
 
 
-class TreeNode(Full):
+class TreeNode(Full, frozen=True):
     """A node of the graph; `tokens` is the estimate of this turn alone."""
 
     id: str
@@ -161,7 +161,7 @@ class TreeNode(Full):
     created_at: int
 
 
-class CondenseLink(Full):
+class CondenseLink(Full, frozen=True):
     """Ties the condensed line to the one it was made from."""
 
     summary: str
@@ -172,7 +172,7 @@ class CondenseLink(Full):
     after: int
 
 
-class TreeResult(Full):
+class TreeResult(Full, frozen=True):
     """The whole graph of a session, parents before children."""
 
     nodes: list[TreeNode]
@@ -181,7 +181,7 @@ class TreeResult(Full):
     head: str | None
 
 
-class ForkParams(Wire):
+class ForkParams(Wire, frozen=True):
     """Go on from an earlier node: after it, or `before` it with its prompt handed back."""
 
     session_id: SessionId
@@ -191,7 +191,7 @@ class ForkParams(Wire):
     new_session: bool = False
 
 
-class ForkResult(Full):
+class ForkResult(Full, frozen=True):
     """Where the fork stands; `prefill` is the prompt to edit, when the fork was `before` a user's turn."""
 
     leaf: str | None
@@ -199,7 +199,7 @@ class ForkResult(Full):
     prefill: str | None = None
 
 
-class AdoptResult(Full):
+class AdoptResult(Full, frozen=True):
     """The session is now the user's own."""
 
     session_id: str
@@ -209,21 +209,21 @@ class AdoptResult(Full):
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-class Position(Wire):
+class Position(Wire, frozen=True):
     """An LSP position."""
 
     line: Annotated[int, Meta(ge=0)]
     character: Annotated[int, Meta(ge=0)]
 
 
-class Range(Wire):
+class Range(Wire, frozen=True):
     """An LSP range."""
 
     start: Position
     end: Position
 
 
-class ContextItem(Wire):
+class ContextItem(Wire, frozen=True):
     """Something of the editor that goes with a prompt: a file, a selection (with its text), a diagnostic."""
 
     kind: Literal["file", "selection", "diagnostic"]
@@ -232,7 +232,7 @@ class ContextItem(Wire):
     text: Annotated[str, Meta(max_length=1_000_000)] | None = None
 
 
-class SubmitParams(Wire):
+class SubmitParams(Wire, frozen=True):
     """Say something to the agent: `text`, or `blocks` in the session format. Answered when the run ends.
 
     `mode` says what happens while another run goes on: `queue` waits for its end, `steer` enters it after the current
@@ -250,7 +250,7 @@ class SubmitParams(Wire):
     work_done_token: int | str | None = None
 
 
-class PendingCallView(Full):
+class PendingCallView(Full, frozen=True):
     """A tool call without a result yet."""
 
     id: str
@@ -258,7 +258,7 @@ class PendingCallView(Full):
     stage: str
 
 
-class FaultView(Full):
+class FaultView(Full, frozen=True):
     """What went wrong, and what to do."""
 
     kind: str
@@ -266,7 +266,7 @@ class FaultView(Full):
     hint: str = ""
 
 
-class SnapshotView(Full):
+class SnapshotView(Full, frozen=True):
     """Where a run is. `messages` is what the model would be sent; `partial` is the answer that is being streamed."""
 
     run_id: str
@@ -281,13 +281,13 @@ class SnapshotView(Full):
     partial: str
 
 
-class AbortResult(Full):
+class AbortResult(Full, frozen=True):
     """The phase that the session was in."""
 
     phase: str
 
 
-class SnapshotParams(Wire):
+class SnapshotParams(Wire, frozen=True):
     """Ask where a session is; with `sinceSeq`, for the events after that one too."""
 
     session_id: SessionId
@@ -295,7 +295,7 @@ class SnapshotParams(Wire):
     since_seq: Annotated[int, Meta(ge=0)] | None = None
 
 
-class SnapshotResult(Full):
+class SnapshotResult(Full, frozen=True):
     """`events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more."""
 
     snapshot: SnapshotView
@@ -307,7 +307,7 @@ class SnapshotResult(Full):
 # --- condensation -----------------------------------------------------------------------------------------------------
 
 
-class CondenseParams(Wire):
+class CondenseParams(Wire, frozen=True):
     """Condense the live path.
 
     `preview` only shows what would happen, and gives a `token`; `token` with `text` applies that preview with the edited
@@ -324,7 +324,7 @@ class CondenseParams(Wire):
     text: str | None = None
 
 
-class CondensePreview(Full):
+class CondensePreview(Full, frozen=True):
     """What condensing would do: `dropped` and `kept` are node ids, `cut` the number of turns dropped."""
 
     cut: int
@@ -336,7 +336,7 @@ class CondensePreview(Full):
     token: str
 
 
-class CondenseResult(Full):
+class CondenseResult(Full, frozen=True):
     """The outcome; `preview` where one was asked for. When nothing was condensed, `reason` says why."""
 
     condensed: bool
@@ -349,7 +349,7 @@ class CondenseResult(Full):
     preview: CondensePreview | None = None
 
 
-class LeafResult(Full):
+class LeafResult(Full, frozen=True):
     """The live leaf now."""
 
     leaf: str | None
@@ -358,14 +358,14 @@ class LeafResult(Full):
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-class MemorySource(Wire):
+class MemorySource(Wire, frozen=True):
     """The turn that said it."""
 
     session: str
     node: str | None = None
 
 
-class MemoryEntryView(Full):
+class MemoryEntryView(Full, frozen=True):
     """Something remembered."""
 
     id: str
@@ -379,7 +379,7 @@ class MemoryEntryView(Full):
     source: MemorySource | None = None
 
 
-class RememberParams(Wire):
+class RememberParams(Wire, frozen=True):
     """Remember a text. An equal text in the same scope is not stored twice."""
 
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -391,14 +391,14 @@ class RememberParams(Wire):
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
 
 
-class RememberResult(Full):
+class RememberResult(Full, frozen=True):
     """The entry, and whether it is new."""
 
     entry: MemoryEntryView
     created: bool
 
 
-class RecallParams(Wire):
+class RecallParams(Wire, frozen=True):
     """Find what was remembered about a text."""
 
     text: str
@@ -408,20 +408,20 @@ class RecallParams(Wire):
     limit: Limit | None = None
 
 
-class ScoredEntryView(Full):
+class ScoredEntryView(Full, frozen=True):
     """A hit: `score` is 1 for identical, 0 for unrelated."""
 
     entry: MemoryEntryView
     score: float
 
 
-class RecallResult(Full):
+class RecallResult(Full, frozen=True):
     """The hits, the best first."""
 
     hits: list[ScoredEntryView]
 
 
-class MemoryListParams(Wire):
+class MemoryListParams(Wire, frozen=True):
     """List what is remembered, the newest first."""
 
     workspace: str | None = None
@@ -430,20 +430,20 @@ class MemoryListParams(Wire):
     limit: Limit | None = None
 
 
-class MemoryListResult(Full):
+class MemoryListResult(Full, frozen=True):
     """The entries."""
 
     entries: list[MemoryEntryView]
 
 
-class ForgetParams(Wire):
+class ForgetParams(Wire, frozen=True):
     """Forget one entry."""
 
     id: MemoryId
     workspace: str | None = None
 
 
-class ForgetResult(Full):
+class ForgetResult(Full, frozen=True):
     """Whether there was such an entry."""
 
     forgotten: bool
@@ -452,13 +452,13 @@ class ForgetResult(Full):
 # --- models and status ------------------------------------------------------------------------------------------------
 
 
-class WorkspaceParams(Wire):
+class WorkspaceParams(Wire, frozen=True):
     """Names a workspace folder by its URI; without it, the first one."""
 
     workspace: str | None = None
 
 
-class ModelInfo(Full):
+class ModelInfo(Full, frozen=True):
     """A model that can be named; `available` says whether it could be called now, `note` why (not)."""
 
     id: str
@@ -471,7 +471,7 @@ class ModelInfo(Full):
     note: str
 
 
-class ModelsListResult(Full):
+class ModelsListResult(Full, frozen=True):
     """The models, the one in use, and how to set a better one."""
 
     models: list[ModelInfo]
@@ -479,7 +479,7 @@ class ModelsListResult(Full):
     hint: str
 
 
-class WorkspaceStatus(Full):
+class WorkspaceStatus(Full, frozen=True):
     """One workspace folder's host."""
 
     uri: str
@@ -491,7 +491,7 @@ class WorkspaceStatus(Full):
     notices: list[NoticeView]
 
 
-class StatusResult(Full):
+class StatusResult(Full, frozen=True):
     """The server at a glance."""
 
     version: str
@@ -505,7 +505,7 @@ class StatusResult(Full):
 # --- server to client -------------------------------------------------------------------------------------------------
 
 
-class EventParams(Full):
+class EventParams(Full, frozen=True):
     """`indusagi/event`. `seq` is gapless per session and server life; `event` is a RunEvent with its `kind`."""
 
     workspace: str
@@ -516,7 +516,7 @@ class EventParams(Full):
     event: dict[str, Any]
 
 
-class StatusParams(Wire):
+class StatusParams(Wire, frozen=True):
     """`indusagi/status`: what the status item shows."""
 
     busy: bool
@@ -525,19 +525,19 @@ class StatusParams(Wire):
     command: str | None = None
 
 
-class SessionsChangedParams(Full):
+class SessionsChangedParams(Full, frozen=True):
     """`indusagi/sessionsChanged`: list again."""
 
     workspace: str
 
 
-class MemoryChangedParams(Full):
+class MemoryChangedParams(Full, frozen=True):
     """`indusagi/memoryChanged`: list again."""
 
     workspace: str
 
 
-class ApproveParams(Full):
+class ApproveParams(Full, frozen=True):
     """`indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole."""
 
     approval_id: str
@@ -552,13 +552,13 @@ class ApproveParams(Full):
     options: list[Decision]
 
 
-class ApproveResult(Wire):
+class ApproveResult(Wire, frozen=True):
     """The user's word."""
 
     decision: Decision
 
 
-class ErrorData(Full):
+class ErrorData(Full, frozen=True):
     """`error.data` of our own errors."""
 
     kind: str

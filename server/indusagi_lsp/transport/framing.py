@@ -1,0 +1,131 @@
+"""Frames of the base protocol: bytes in, message bodies out, and a way back after bytes that make no sense.
+
+A reader that has lost its place looks for the next `Content-Length` header. That is safe: within a JSON body
+line ends can stand only between tokens, where no header fits, so the text of a header never occurs in a
+well-formed body.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+MAX_BODY = 64 << 20
+MAX_HEADER = 16 << 10
+
+_USUAL = re.compile(rb"Content-Length: (\d{1,10})\r\n\r\n")
+_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_END = re.compile(rb"\r?\n\r?\n")
+_FIELD = re.compile(rb"[A-Za-z][A-Za-z0-9-]*[ \t]*:[^\r\n]*\Z")
+_NUMBER = re.compile(rb"\d+\Z")
+
+
+class FrameError(msgspec.Struct, frozen=True):
+    """Bytes that are no frame; the reader has gone on behind them."""
+
+    reason: str
+
+
+def frame(body: bytes) -> bytes:
+    """One message, ready to be written.
+
+    Args:
+        body: UTF-8 JSON.
+
+    Returns:
+        The body behind its header; the length counts bytes.
+    """
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into message bodies, in whatever pieces it comes."""
+
+    def __init__(self, max_body: int = MAX_BODY) -> None:
+        self._buffer = bytearray()
+        self._max_body = max_body
+        self._wanted: int | None = None
+        self._lost = False
+
+    def feed(self, data: bytes) -> list[bytes | FrameError]:
+        """Take more bytes.
+
+        Args:
+            data: what was read.
+
+        Returns:
+            The bodies that are now complete, and one `FrameError` for each stretch of bytes that is no frame.
+        """
+        found: list[bytes | FrameError] = []
+        buffer = self._buffer
+        buffer += data
+        while buffer:
+            if self._wanted is None and not self._header(found):
+                break
+            if self._wanted is not None:
+                if len(buffer) < self._wanted:
+                    break
+                found.append(bytes(buffer[: self._wanted]))
+                del buffer[: self._wanted]
+                self._wanted = None
+        return found
+
+    def _header(self, found: list[bytes | FrameError]) -> bool:
+        """Take one header block off the buffer; False when it is not complete yet."""
+        buffer = self._buffer
+        usual = _USUAL.match(buffer)
+        if usual is not None:
+            wanted, end = int(usual[1]), usual.end()
+            del usual, buffer[:end]
+            self._expect(wanted, found)
+            return True
+
+        # Line ends between two frames are tolerated.
+        blank = len(buffer) - len(buffer.lstrip(b"\r\n"))
+        if blank:
+            del buffer[:blank]
+            return bool(buffer)
+
+        end_match = _END.search(buffer)
+        if end_match is None:
+            if len(buffer) > MAX_HEADER:
+                self._lose("no header was found", found)
+                # What is kept could be the beginning of the next header.
+                del buffer[:-256]
+            return False
+
+        block, end = bytes(buffer[: end_match.start()]), end_match.end()
+        del end_match, buffer[:end]
+        self._block(block, found)
+        return True
+
+    def _block(self, block: bytes, found: list[bytes | FrameError]) -> None:
+        lengths = list(_LENGTH.finditer(block))
+        if not lengths:
+            self._lose("a header without Content-Length", found)
+            return
+
+        last = lengths[-1]
+        value = last[1].strip()
+        if not _NUMBER.match(value):
+            self._lose("Content-Length must be a number of bytes", found)
+            return
+
+        rest = [line.strip() for line in (block[: last.start()] + block[last.end() :]).splitlines()]
+        if any(line and not _FIELD.match(line) for line in rest):
+            self._lose("bytes between two messages", found)
+        self._expect(int(value) if len(value) < 20 else self._max_body + 1, found)
+
+    def _expect(self, length: int, found: list[bytes | FrameError]) -> None:
+        if length > self._max_body:
+            self._lose(f"a message may have at most {self._max_body} bytes", found)
+            return
+        self._wanted = length
+        self._lost = False
+
+    def _lose(self, reason: str, found: list[bytes | FrameError]) -> None:
+        """Note that the place is lost, once until the next good header."""
+        if not self._lost:
+            found.append(FrameError(reason))
+        self._lost = True
