@@ -1,0 +1,92 @@
+// Puts the parts together, and takes them apart again.
+import * as vscode from 'vscode';
+import { ApprovalDesk } from './host/approvals';
+import { ChatView, VIEW_ID } from './host/chatView';
+import { registerCommands } from './host/commands';
+import { Connection } from './host/connection';
+import { SessionTree } from './host/sessionTree';
+import { StatusItem } from './host/status';
+
+let connection: Connection | undefined;
+
+export function activate(context: vscode.ExtensionContext): void {
+  const channels = {
+    extension: vscode.window.createOutputChannel('Indusagi', { log: true }),
+    server: vscode.window.createOutputChannel('Indusagi Server', { log: true }),
+    trace: vscode.window.createOutputChannel('Indusagi Trace', { log: true }),
+  };
+  const desk: ApprovalDesk = new ApprovalDesk(
+    (question) => chat.visible && chat.session?.id === question.sessionId,
+    async (question) => {
+      await chat.open({ id: question.sessionId, workspace: question.workspace });
+      await chat.focus();
+    },
+  );
+  const live = new Connection(
+    channels,
+    () => Promise.resolve(undefined),
+    (question, token) => desk.ask(question, token),
+  );
+  connection = live;
+  const chat: ChatView = new ChatView(context, live, () => desk, channels.extension);
+  const tree = new SessionTree(live);
+  const status = new StatusItem(live, () => desk.count);
+
+  const setContext = (): void => {
+    const session = chat.session;
+    void vscode.commands.executeCommand('setContext', 'indusagi.state', live.state);
+    void vscode.commands.executeCommand('setContext', 'indusagi.hasSession', session !== undefined);
+    void vscode.commands.executeCommand('setContext', 'indusagi.running', chat.running);
+    if (session?.id !== tree.current) {
+      tree.current = session?.id;
+      tree.refresh();
+    }
+  };
+
+  context.subscriptions.push(
+    channels.extension,
+    channels.server,
+    channels.trace,
+    desk,
+    chat,
+    tree,
+    status,
+    live,
+    vscode.window.registerWebviewViewProvider(VIEW_ID, chat),
+    vscode.window.createTreeView('indusagi.sessions', { treeDataProvider: tree, showCollapseAll: true }),
+    ...registerCommands({ context, connection: live, chat, tree, channels }),
+    desk.onChanged(() => {
+      chat.refreshApprovals();
+      status.draw();
+    }),
+    chat.onChanged(setContext),
+    live.onSessionsChanged(() => tree.refresh()),
+    live.onState((state) => {
+      if (state !== 'running') {
+        desk.drop();
+      }
+      tree.refresh();
+      setContext();
+    }),
+    vscode.workspace.onDidGrantWorkspaceTrust(() => {
+      void live.restart();
+    }),
+    vscode.workspace.onDidChangeConfiguration((change) => {
+      if (['interpreter', 'path', 'logLevel'].some((name) => change.affectsConfiguration(`indusagi.${name}`))) {
+        void live.restart();
+      } else if (change.affectsConfiguration('indusagi.model') && live.state === 'running') {
+        live
+          .configure()
+          .then(() => chat.refreshModel())
+          .catch((reason: unknown) => chat.fail(reason));
+      }
+    }),
+    vscode.workspace.onDidChangeWorkspaceFolders(() => tree.refresh()),
+  );
+  setContext();
+  void live.restart();
+}
+
+export async function deactivate(): Promise<void> {
+  await connection?.stop();
+}

@@ -1,0 +1,538 @@
+// The chat view: keeps the state of the session that is shown, feeds the page, and does what the page asks for.
+import { randomUUID } from 'node:crypto';
+import * as vscode from 'vscode';
+import type { ContextItem, SessionInfo, SessionView, SnapshotResult } from '../protocol';
+import { Methods } from '../protocol';
+import { Chat, type Moment, type View } from '../shared/chat';
+import type { EventParams } from '../shared/events';
+import { type HostMessage, isPageMessage, isSafeLink, type PageMessage } from '../shared/messages';
+import type { ApprovalDesk } from './approvals';
+import { chatPage } from './chatPage';
+import type { Connection } from './connection';
+import { asServerError, ServerError } from './wire';
+
+export const VIEW_ID = 'indusagi.chat';
+
+/** Turns that are fetched at once; older ones come when they are asked for. */
+const PAGE_TURNS = 100;
+
+/** How often the page is told of changes: about once a frame. */
+const FLUSH_MS = 16;
+
+const LAST_SESSION = 'indusagi.lastSession';
+
+export interface Attachment {
+  id: string;
+  label: string;
+  item: ContextItem;
+}
+
+export interface SessionRef {
+  id: string;
+  workspace: string;
+}
+
+export class ChatView implements vscode.WebviewViewProvider {
+  readonly chat = new Chat(Date.now);
+  private view: vscode.WebviewView | undefined;
+  private ready = false;
+  private timer: NodeJS.Timeout | undefined;
+  private attachments: Attachment[] = [];
+  private lastPrompt: { text: string; context: ContextItem[] } | undefined;
+  private workspaceForNew: string | undefined;
+  private generation = 0;
+  private fetching: Promise<void> = Promise.resolve();
+  private fetches = 0;
+  private held: EventParams[] = [];
+  private prefill: { text: string; replace: boolean } | undefined;
+  private readonly changed = new vscode.EventEmitter<void>();
+  private readonly subscriptions: vscode.Disposable[] = [this.changed];
+
+  /** The session that is shown, or whether it runs, has changed. */
+  readonly onChanged = this.changed.event;
+
+  constructor(
+    private readonly context: vscode.ExtensionContext,
+    private readonly connection: Connection,
+    private readonly desk: () => ApprovalDesk,
+    private readonly log: vscode.LogOutputChannel,
+  ) {
+    this.subscriptions.push(
+      connection.onEvent((params) => this.onEvent(params)),
+      connection.onState((state) => {
+        this.chat.setConnection(state);
+        this.schedule();
+        if (state === 'running') {
+          void this.afterStart();
+        }
+      }),
+    );
+  }
+
+  // --- the view -------------------------------------------------------------------------------------------------------
+
+  resolveWebviewView(view: vscode.WebviewView): void {
+    this.view = view;
+    this.ready = false;
+    view.webview.options = {
+      enableScripts: true,
+      localResourceRoots: [
+        vscode.Uri.joinPath(this.context.extensionUri, 'dist'),
+        vscode.Uri.joinPath(this.context.extensionUri, 'media'),
+      ],
+    };
+    view.webview.onDidReceiveMessage((raw: unknown) => {
+      if (isPageMessage(raw)) {
+        this.handle(raw).catch((reason: unknown) => this.fail(reason));
+      } else {
+        this.log.warn('A message of the chat page did not have the expected shape; it was dropped.');
+      }
+    });
+    view.onDidDispose(() => {
+      if (this.view === view) {
+        this.view = undefined;
+        this.ready = false;
+      }
+    });
+    view.onDidChangeVisibility(() => {
+      if (!view.visible) {
+        this.ready = false; // the page is gone; it says `ready` when it is made again
+      }
+    });
+    view.webview.html = chatPage(view.webview, this.context.extensionUri);
+  }
+
+  get visible(): boolean {
+    return this.view?.visible === true && this.ready;
+  }
+
+  async focus(): Promise<void> {
+    await vscode.commands.executeCommand(`${VIEW_ID}.focus`);
+    this.post({ type: 'focus' });
+  }
+
+  /** Puts text into the message box. */
+  async fill(text: string, replace: boolean): Promise<void> {
+    this.prefill = { text, replace };
+    await vscode.commands.executeCommand(`${VIEW_ID}.focus`);
+    this.deliverPrefill();
+  }
+
+  private deliverPrefill(): void {
+    if (this.ready && this.prefill !== undefined) {
+      this.post({ type: 'prefill', ...this.prefill });
+      this.prefill = undefined;
+    }
+  }
+
+  private post(message: HostMessage): void {
+    if (this.ready) {
+      void this.view?.webview.postMessage(message);
+    }
+  }
+
+  private schedule(): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.flush();
+    }, FLUSH_MS);
+  }
+
+  private flush(): void {
+    const changes = this.chat.takeChanges();
+    if (changes.head || changes.reset) {
+      this.changed.fire();
+    }
+    if (!this.ready) {
+      return; // a page that comes back is given everything
+    }
+    if (changes.reset) {
+      this.post({ type: 'reset', head: this.chat.head(), items: this.chat.all() });
+    } else if (changes.head || changes.items.length > 0 || changes.appends.length > 0) {
+      this.post({
+        type: 'update',
+        ...(changes.head ? { head: this.chat.head() } : {}),
+        items: changes.items,
+        appends: changes.appends,
+      });
+    }
+  }
+
+  // --- the session ----------------------------------------------------------------------------------------------------
+
+  get session(): SessionRef | undefined {
+    const session = this.chat.current;
+    return session === null ? undefined : { id: session.id, workspace: session.workspace };
+  }
+
+  get running(): boolean {
+    return this.chat.running;
+  }
+
+  /** An empty page; the session is made with the first prompt. */
+  startNew(workspace?: string): void {
+    this.generation += 1;
+    this.workspaceForNew = workspace;
+    this.held = [];
+    this.chat.clear();
+    this.refreshApprovals();
+    void this.context.workspaceState.update(LAST_SESSION, undefined);
+    this.schedule();
+  }
+
+  /** Shows a session, at its head or at `node`. */
+  async open(session: SessionRef, node?: string): Promise<void> {
+    this.generation += 1;
+    await this.sync(session, node);
+    await this.context.workspaceState.update(LAST_SESSION, session);
+  }
+
+  private async afterStart(): Promise<void> {
+    const session = this.session ?? this.context.workspaceState.get<SessionRef>(LAST_SESSION);
+    try {
+      if (session !== undefined) {
+        await this.sync(session);
+      }
+      await this.refreshModel();
+    } catch (reason) {
+      const error = asServerError(reason);
+      if (error.kind === 'session_not_found') {
+        this.startNew();
+      } else {
+        this.fail(error);
+      }
+    }
+  }
+
+  async refreshModel(): Promise<void> {
+    const workspace = this.session?.workspace;
+    const result = await this.connection.request(Methods.modelsList, workspace === undefined ? {} : { workspace });
+    const current = result.models.find((model) => model.id === result.current);
+    this.chat.setModel(result.current, current?.window ?? null);
+    this.schedule();
+  }
+
+  private onEvent(params: EventParams): void {
+    if (this.fetches > 0) {
+      this.held.push(params);
+      return;
+    }
+    this.advance(params);
+  }
+
+  private advance(params: EventParams): void {
+    const applied = this.chat.apply(params);
+    if (applied === 'ignored') {
+      return;
+    }
+    if (params.event.kind === 'approval_resolved' && 'id' in params.event) {
+      this.desk().drop(String(params.event.id));
+    }
+    this.schedule();
+    if (applied === 'stale') {
+      this.resync();
+    }
+  }
+
+  private resync(): void {
+    const session = this.session;
+    if (session !== undefined) {
+      this.sync(session).catch((reason: unknown) => this.fail(reason));
+    }
+  }
+
+  /** Fetches the session and puts it in place of what is shown; one after the other. Events wait meanwhile. */
+  private async sync(session: SessionRef, node?: string): Promise<void> {
+    const generation = this.generation;
+    const work = this.fetching.catch(() => undefined).then(() => this.fetch(session, node, generation));
+    this.fetching = work;
+    this.fetches += 1;
+    try {
+      await work;
+    } finally {
+      this.fetches -= 1;
+      if (this.fetches === 0) {
+        const held = this.held;
+        this.held = [];
+        for (const params of held) {
+          this.onEvent(params); // one of them may ask to fetch again: the rest is then held once more
+        }
+      }
+      this.schedule();
+    }
+  }
+
+  private async fetch(session: SessionRef, node: string | undefined, generation: number): Promise<void> {
+    if (generation !== this.generation) {
+      return; // another session was opened meanwhile
+    }
+    const names = { sessionId: session.id, workspace: session.workspace };
+    for (let attempt = 0; ; attempt += 1) {
+      const view = await this.connection.request(Methods.resume, {
+        ...names,
+        limit: PAGE_TURNS,
+        ...(node === undefined ? {} : { node }),
+      });
+      const moment = await this.connection.request(Methods.snapshot, { ...names, sinceSeq: view.seq });
+      if (generation !== this.generation) {
+        return;
+      }
+      if (moment.gap && moment.seq !== view.seq && attempt < 3) {
+        continue; // the history moved on between the two answers, and how is not known any more
+      }
+      this.chat.load(viewOf(view), momentOf(moment));
+      this.refreshApprovals();
+      return;
+    }
+  }
+
+  refreshApprovals(): void {
+    const session = this.session;
+    this.chat.setApprovals(session === undefined ? [] : this.desk().of(session.id, session.workspace));
+    this.schedule();
+  }
+
+  // --- what the page asks for -------------------------------------------------------------------------------------------
+
+  private async handle(message: PageMessage): Promise<void> {
+    switch (message.type) {
+      case 'ready':
+        this.ready = true;
+        this.chat.takeChanges();
+        this.post({ type: 'reset', head: this.chat.head(), items: this.chat.all() });
+        this.deliverPrefill();
+        return;
+      case 'submit':
+        return this.submit(message.text, message.mode);
+      case 'stop':
+        return this.abort();
+      case 'retry':
+        if (this.lastPrompt !== undefined && !this.running) {
+          await this.submit(this.lastPrompt.text, 'queue', this.lastPrompt.context);
+        }
+        return;
+      case 'earlier':
+        return this.earlier();
+      case 'fork':
+        return this.fork(message.node, message.before);
+      case 'approve':
+        this.desk().answer(message.approvalId, message.decision);
+        return;
+      case 'showAction':
+        return this.showAction(message.approvalId);
+      case 'detach':
+        this.attachments = this.attachments.filter((entry) => entry.id !== message.id);
+        this.chat.setAttachments(this.attachments);
+        this.schedule();
+        return;
+      case 'command':
+        await vscode.commands.executeCommand(message.command);
+        return;
+      case 'copy':
+        await vscode.env.clipboard.writeText(message.text);
+        return;
+      case 'insert':
+        return insertIntoEditor(message.text);
+      case 'remember':
+        await vscode.commands.executeCommand('indusagi.rememberText', message.text, message.node ?? undefined);
+        return;
+      case 'openLink':
+        if (isSafeLink(message.href)) {
+          await vscode.env.openExternal(vscode.Uri.parse(message.href, true));
+        }
+        return;
+      case 'problem':
+        this.log.warn(`Chat page: ${message.text}`);
+        return;
+    }
+  }
+
+  attach(attachment: Attachment): void {
+    this.attachments.push(attachment);
+    this.chat.setAttachments(this.attachments);
+    this.schedule();
+  }
+
+  /** Sends a prompt; makes the session first when there is none. Resolves when the run has ended. */
+  async submit(text: string, mode: 'queue' | 'steer', context?: ContextItem[]): Promise<void> {
+    const items = context ?? this.attachments.map((entry) => entry.item);
+    if (context === undefined) {
+      this.attachments = [];
+      this.chat.setAttachments([]);
+    }
+    this.lastPrompt = { text, context: items };
+    const runId = randomUUID();
+    this.chat.submitted(runId, text, mode);
+    this.schedule();
+    try {
+      const session = this.session ?? (await this.createSession());
+      await this.connection.request(Methods.submit, {
+        sessionId: session.id,
+        workspace: session.workspace,
+        text,
+        mode,
+        runId,
+        context: items,
+        ...chosenModel(),
+      });
+      this.chat.submitEnded(runId);
+    } catch (reason) {
+      const error = asServerError(reason);
+      // A run that ended badly has said so itself; a server that went away is told of by the connection.
+      const told = error.kind === 'aborted' || error.kind === 'interrupted';
+      this.chat.submitEnded(runId, told ? undefined : { message: error.message, hint: error.hint });
+    }
+    this.schedule();
+  }
+
+  private async createSession(): Promise<SessionRef> {
+    const workspace = this.workspaceForNew ?? defaultWorkspace();
+    const queued = this.chat.head().queued;
+    const info = await this.connection.request(Methods.sessionNew, workspace === undefined ? {} : { workspace });
+    const session = { id: info.id, workspace: info.workspace };
+    this.generation += 1;
+    this.chat.load(emptyView(info), EMPTY_MOMENT);
+    for (const entry of queued) {
+      this.chat.submitted(entry.runId, entry.text, entry.mode);
+    }
+    await this.context.workspaceState.update(LAST_SESSION, session);
+    return session;
+  }
+
+  async abort(): Promise<void> {
+    const session = this.session;
+    if (session !== undefined) {
+      await this.connection.request(Methods.abort, { sessionId: session.id, workspace: session.workspace });
+    }
+  }
+
+  /** Goes on from an earlier turn: after it, or before it with its prompt to edit. */
+  async fork(node: string, before: boolean, session = this.session): Promise<void> {
+    if (session === undefined) {
+      return;
+    }
+    const result = await this.connection.request(Methods.fork, {
+      sessionId: session.id,
+      workspace: session.workspace,
+      node,
+      before,
+    });
+    await this.open({ id: result.sessionId, workspace: session.workspace });
+    await this.fill(result.prefill ?? '', before);
+  }
+
+  private async earlier(): Promise<void> {
+    const session = this.session;
+    const before = this.chat.earlierCursor;
+    if (session === undefined || before === null) {
+      return;
+    }
+    const generation = this.generation;
+    const view = await this.connection.request(Methods.resume, {
+      sessionId: session.id,
+      workspace: session.workspace,
+      limit: PAGE_TURNS,
+      before,
+    });
+    if (generation === this.generation && this.chat.earlierCursor === before) {
+      this.chat.prepend(view.turns, view.before);
+      this.schedule();
+    }
+  }
+
+  private async showAction(approvalId: string): Promise<void> {
+    const question = this.desk().find(approvalId);
+    if (question !== undefined) {
+      const document = await vscode.workspace.openTextDocument({ content: question.action });
+      await vscode.window.showTextDocument(document, { preview: true });
+    }
+  }
+
+  fail(reason: unknown): void {
+    const error = reason instanceof ServerError ? reason : asServerError(reason);
+    this.log.error(`${error.kind}: ${error.full}`);
+    if (error.kind !== 'interrupted') {
+      this.chat.say('error', error.message, error.hint);
+      this.schedule();
+    }
+  }
+
+  dispose(): void {
+    clearTimeout(this.timer);
+    for (const subscription of this.subscriptions) {
+      subscription.dispose();
+    }
+  }
+}
+
+const EMPTY_MOMENT: Moment = {
+  runId: '',
+  phase: 'idle',
+  partial: '',
+  pending: [],
+  model: '',
+  seq: 0,
+  gap: false,
+  events: [],
+};
+
+function emptyView(info: SessionInfo): View {
+  return {
+    session: {
+      id: info.id,
+      workspace: info.workspace,
+      title: info.title,
+      trusted: info.state !== 'foreign',
+      model: info.model,
+    },
+    turns: [],
+    before: null,
+    seq: 0,
+    cost: info.cost,
+    notices: [],
+  };
+}
+
+function viewOf(view: SessionView): View {
+  return {
+    session: {
+      id: view.session.id,
+      workspace: view.session.workspace,
+      title: view.session.title,
+      trusted: view.trusted,
+      model: view.session.model,
+    },
+    turns: view.turns,
+    before: view.before,
+    seq: view.seq,
+    cost: view.usage.cost,
+    notices: view.notices,
+  };
+}
+
+function momentOf(result: SnapshotResult): Moment {
+  const { runId, phase, partial, pending, model } = result.snapshot;
+  return { runId, phase, partial, pending, model, seq: result.seq, gap: result.gap, events: result.events };
+}
+
+/** The model of the user's settings, for a request; nothing where the server is to choose. */
+function chosenModel(): { model?: string } {
+  const model = vscode.workspace.getConfiguration('indusagi').get<string>('model', '');
+  return model === '' ? {} : { model };
+}
+
+/** The folder of the file that is being edited, else the first one. */
+export function defaultWorkspace(): string | undefined {
+  const document = vscode.window.activeTextEditor?.document;
+  const folder = document === undefined ? undefined : vscode.workspace.getWorkspaceFolder(document.uri);
+  return (folder ?? vscode.workspace.workspaceFolders?.[0])?.uri.toString();
+}
+
+async function insertIntoEditor(text: string): Promise<void> {
+  const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
+  if (editor === undefined) {
+    await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ content: text }));
+    return;
+  }
+  await editor.edit((edit) => edit.replace(editor.selection, text));
+}

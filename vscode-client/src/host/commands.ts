@@ -1,0 +1,418 @@
+// The commands of the palette, the views and the editor.
+import * as vscode from 'vscode';
+import type { CondenseResult, MemoryEntryView } from '../protocol';
+import { Methods } from '../protocol';
+import { ago, oneLine, tokens, unmask } from '../shared/format';
+import { type ChatView, defaultWorkspace, type SessionRef } from './chatView';
+import type { Channels, Connection } from './connection';
+import { type Entry, type SessionTree, titleOf } from './sessionTree';
+import { asServerError } from './wire';
+
+export interface Parts {
+  context: vscode.ExtensionContext;
+  connection: Connection;
+  chat: ChatView;
+  tree: SessionTree;
+  channels: Channels;
+}
+
+export function registerCommands(parts: Parts): vscode.Disposable[] {
+  const { connection, chat, tree, channels } = parts;
+  const table: Record<string, (...args: never[]) => unknown> = {
+    newSession: (entry?: Entry) => newSession(parts, entry),
+    resume: (entry?: Entry) => resume(parts, entry),
+    fork: (entry?: Entry) => fork(parts, entry),
+    condense: () => condense(parts),
+    undoCondense: () => undoCondense(parts),
+    adopt: (entry?: Entry) => adopt(parts, entry),
+    stop: () => chat.abort(),
+    rememberSelection: () => rememberSelection(parts),
+    rememberText: (text: string, node?: string) => rememberText(parts, text, node),
+    recall: () => recall(parts),
+    attach: () => attach(parts),
+    askSelection: async () => {
+      attachSelection(parts);
+      await chat.focus();
+    },
+    selectModel: () => selectModel(parts),
+    restart: () => connection.restart(),
+    showLogs: () => channels.extension.show(),
+    showServerLogs: () => channels.server.show(),
+    debugInformation: () => debugInformation(parts),
+    refreshSessions: () => tree.refresh(),
+    searchSessions: () => searchSessions(parts),
+    statusMenu: () => statusMenu(),
+  };
+  return Object.entries(table).map(([name, run]) =>
+    vscode.commands.registerCommand(`indusagi.${name}`, async (...args: unknown[]) => {
+      try {
+        await run(...(args as never[]));
+      } catch (reason) {
+        const error = asServerError(reason);
+        channels.extension.error(`indusagi.${name}: ${error.kind}: ${error.full}`);
+        void vscode.window.showErrorMessage(error.full);
+      }
+    }),
+  );
+}
+
+async function newSession({ chat }: Parts, entry?: Entry): Promise<void> {
+  const folders = vscode.workspace.workspaceFolders ?? [];
+  let workspace = entry?.kind === 'folder' ? entry.uri : defaultWorkspace();
+  if (entry === undefined && folders.length > 1) {
+    const choice = await vscode.window.showWorkspaceFolderPick();
+    if (choice === undefined) {
+      return;
+    }
+    workspace = choice.uri.toString();
+  }
+  chat.startNew(workspace);
+  await chat.focus();
+}
+
+async function pickSession({ connection }: Parts): Promise<SessionRef | undefined> {
+  const folders = vscode.workspace.workspaceFolders ?? [];
+  const lists = await Promise.all(
+    (folders.length === 0 ? [undefined] : folders).map((folder) =>
+      connection.request(Methods.sessionList, {
+        limit: 200,
+        ...(folder === undefined ? {} : { workspace: folder.uri.toString() }),
+      }),
+    ),
+  );
+  const items = lists
+    .flatMap((list) => list.sessions)
+    .sort((one, other) => other.updatedAt - one.updatedAt)
+    .map((info) => ({
+      label: titleOf(info),
+      description: `${ago(info.updatedAt, Date.now())} · ${vscode.l10n.t('{0} turns', info.turns)}`,
+      session: { id: info.id, workspace: info.workspace },
+    }));
+  if (items.length === 0) {
+    void vscode.window.showInformationMessage(vscode.l10n.t('There is no session in this folder yet.'));
+    return undefined;
+  }
+  const choice = await vscode.window.showQuickPick(items, { placeHolder: vscode.l10n.t('Resume a session') });
+  return choice?.session;
+}
+
+async function resume(parts: Parts, entry?: Entry): Promise<void> {
+  if (entry?.kind === 'branch') {
+    const { info, branch } = entry;
+    await parts.chat.open({ id: info.id, workspace: info.workspace }, branch.head ? undefined : branch.leaf);
+    parts.tree.refresh();
+  } else {
+    const session =
+      entry?.kind === 'session' ? { id: entry.info.id, workspace: entry.info.workspace } : await pickSession(parts);
+    if (session === undefined) {
+      return;
+    }
+    await parts.chat.open(session);
+  }
+  await parts.chat.focus();
+}
+
+async function fork(parts: Parts, entry?: Entry): Promise<void> {
+  if (entry?.kind === 'branch') {
+    await parts.chat.fork(entry.branch.leaf, false, { id: entry.info.id, workspace: entry.info.workspace });
+    return;
+  }
+  const prompts = parts.chat.chat.all().flatMap((item) => (item.kind === 'user' && item.node !== null ? [item] : []));
+  const items = prompts.reverse().map((item) => ({ label: oneLine(unmask(item.text), 100) || '…', node: item.node }));
+  if (items.length === 0) {
+    void vscode.window.showInformationMessage(vscode.l10n.t('There is no prompt to fork before.'));
+    return;
+  }
+  const choice = await vscode.window.showQuickPick(items, {
+    placeHolder: vscode.l10n.t('Fork before which prompt? It is handed back to edit.'),
+  });
+  if (choice?.node != null) {
+    await parts.chat.fork(choice.node, true);
+  }
+}
+
+async function condense(parts: Parts): Promise<void> {
+  const session = parts.chat.session;
+  if (session === undefined) {
+    return;
+  }
+  const result = await vscode.window.withProgress(
+    { location: vscode.ProgressLocation.Notification, title: vscode.l10n.t('Condensing'), cancellable: true },
+    (_progress, token) =>
+      parts.connection.request(Methods.condense, { sessionId: session.id, workspace: session.workspace }, token),
+  );
+  await afterCondense(parts, session, result);
+}
+
+export async function afterCondense(parts: Parts, session: SessionRef, result: CondenseResult): Promise<void> {
+  if (!result.condensed) {
+    void vscode.window.showInformationMessage(
+      vscode.l10n.t('Nothing was condensed: {0}', result.reason ?? vscode.l10n.t('there was nothing to drop')),
+    );
+    return;
+  }
+  await parts.chat.open(session);
+  parts.tree.refresh();
+  const undo = vscode.l10n.t('Undo');
+  void vscode.window
+    .showInformationMessage(
+      vscode.l10n.t('Condensed {0} turns: {1} → {2} tokens.', result.cut, tokens(result.before), tokens(result.after)),
+      undo,
+    )
+    .then((choice) => (choice === undo ? vscode.commands.executeCommand('indusagi.undoCondense') : undefined));
+}
+
+async function undoCondense(parts: Parts): Promise<void> {
+  const session = parts.chat.session;
+  if (session === undefined) {
+    return;
+  }
+  await parts.connection.request(Methods.condenseUndo, { sessionId: session.id, workspace: session.workspace });
+  await parts.chat.open(session);
+  parts.tree.refresh();
+}
+
+async function adopt(parts: Parts, entry?: Entry): Promise<void> {
+  const session =
+    entry?.kind === 'session' ? { id: entry.info.id, workspace: entry.info.workspace } : parts.chat.session;
+  if (session === undefined) {
+    return;
+  }
+  const yes = vscode.l10n.t('Adopt');
+  const choice = await vscode.window.showWarningMessage(
+    vscode.l10n.t('Adopt this session? What it says will be sent to the model as part of your conversation.'),
+    { modal: true },
+    yes,
+  );
+  if (choice === yes) {
+    await parts.connection.request(Methods.sessionAdopt, { sessionId: session.id, workspace: session.workspace });
+    await parts.chat.open(session);
+    parts.tree.refresh();
+  }
+}
+
+async function rememberSelection(parts: Parts): Promise<void> {
+  const editor = vscode.window.activeTextEditor;
+  const text = editor?.document.getText(editor.selection) ?? '';
+  if (editor === undefined || text.trim() === '') {
+    void vscode.window.showInformationMessage(vscode.l10n.t('Select the text that is to be remembered first.'));
+    return;
+  }
+  const folder = vscode.workspace.getWorkspaceFolder(editor.document.uri)?.uri.toString() ?? defaultWorkspace();
+  const { created } = await parts.connection.request(Methods.memoryRemember, {
+    text,
+    tags: ['selection'],
+    metadata: {
+      uri: editor.document.uri.toString(),
+      line: editor.selection.start.line + 1,
+      language: editor.document.languageId,
+    },
+    ...(folder === undefined ? {} : { workspace: folder }),
+  });
+  sayRemembered(created);
+}
+
+async function rememberText(parts: Parts, text: string, node?: string): Promise<void> {
+  const session = parts.chat.session;
+  const workspace = session?.workspace ?? defaultWorkspace();
+  const { created } = await parts.connection.request(Methods.memoryRemember, {
+    text,
+    ...(workspace === undefined ? {} : { workspace }),
+    ...(session === undefined ? {} : { source: { session: session.id, ...(node === undefined ? {} : { node }) } }),
+  });
+  sayRemembered(created);
+}
+
+function sayRemembered(created: boolean): void {
+  void vscode.window.showInformationMessage(
+    created ? vscode.l10n.t('Remembered.') : vscode.l10n.t('That was remembered already.'),
+  );
+}
+
+interface MemoryItem extends vscode.QuickPickItem {
+  entry: MemoryEntryView;
+}
+
+async function recall(parts: Parts): Promise<void> {
+  const workspace = parts.chat.session?.workspace ?? defaultWorkspace();
+  const where = workspace === undefined ? {} : { workspace };
+  const forget = { iconPath: new vscode.ThemeIcon('trash'), tooltip: vscode.l10n.t('Forget') };
+  const pick = vscode.window.createQuickPick<MemoryItem>();
+  pick.placeholder = vscode.l10n.t('What was remembered about…');
+  pick.matchOnDescription = true;
+  pick.matchOnDetail = true;
+  let turn = 0;
+
+  const search = async (text: string): Promise<void> => {
+    turn += 1;
+    const mine = turn;
+    pick.busy = true;
+    try {
+      const entries =
+        text.trim() === ''
+          ? (await parts.connection.request(Methods.memoryList, { ...where, limit: 50 })).entries.map((entry) => ({
+              entry,
+              score: null,
+            }))
+          : (await parts.connection.request(Methods.memoryRecall, { ...where, text, limit: 20 })).hits;
+      if (mine === turn) {
+        pick.items = entries.map(({ entry, score }) => ({
+          label: oneLine(unmask(entry.content), 100),
+          description: [entry.scope, ...entry.tags, ...(score === null ? [] : [score.toFixed(2)])].join(' · '),
+          alwaysShow: true, // the server has chosen; the picker must not filter by letters
+          buttons: [forget],
+          entry,
+        }));
+      }
+    } catch (reason) {
+      parts.channels.extension.error(asServerError(reason).full);
+    } finally {
+      if (mine === turn) {
+        pick.busy = false;
+      }
+    }
+  };
+
+  let timer: NodeJS.Timeout | undefined;
+  pick.onDidChangeValue((value) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => void search(value), 150);
+  });
+  pick.onDidTriggerItemButton(async ({ item }) => {
+    await parts.connection.request(Methods.memoryForget, { ...where, id: item.entry.id });
+    await search(pick.value);
+  });
+  pick.onDidAccept(() => {
+    const chosen = pick.selectedItems[0];
+    pick.hide();
+    if (chosen !== undefined) {
+      void parts.chat.fill(chosen.entry.content, false);
+    }
+  });
+  pick.onDidHide(() => {
+    clearTimeout(timer);
+    pick.dispose();
+  });
+  pick.show();
+  await search('');
+}
+
+function attachSelection({ chat }: Parts): boolean {
+  const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
+  if (editor === undefined) {
+    return false;
+  }
+  const { document, selection } = editor;
+  const name = vscode.workspace.asRelativePath(document.uri);
+  if (selection.isEmpty) {
+    chat.attach({
+      id: document.uri.toString(),
+      label: name,
+      item: { kind: 'file', uri: document.uri.toString() },
+    });
+  } else {
+    const first = String(selection.start.line + 1);
+    const last = String(selection.end.line + 1);
+    chat.attach({
+      id: `${document.uri.toString()}#${first}-${last}`,
+      label: `${name}:${first}-${last}`,
+      item: {
+        kind: 'selection',
+        uri: document.uri.toString(),
+        range: {
+          start: { line: selection.start.line, character: selection.start.character },
+          end: { line: selection.end.line, character: selection.end.character },
+        },
+        text: document.getText(selection),
+      },
+    });
+  }
+  return true;
+}
+
+async function attach(parts: Parts): Promise<void> {
+  const files = await vscode.workspace.findFiles('**/*', '**/{node_modules,.git,.indusagi}/**', 500);
+  const selection = vscode.l10n.t('The selection, or the open file');
+  const items: (vscode.QuickPickItem & { uri?: vscode.Uri })[] = [
+    { label: `$(list-selection) ${selection}` },
+    ...files.map((uri) => ({ label: vscode.workspace.asRelativePath(uri), uri })),
+  ];
+  const choice = await vscode.window.showQuickPick(items, { placeHolder: vscode.l10n.t('What goes with the prompt?') });
+  if (choice === undefined) {
+    return;
+  }
+  if (choice.uri === undefined) {
+    attachSelection(parts);
+  } else {
+    parts.chat.attach({
+      id: choice.uri.toString(),
+      label: choice.label,
+      item: { kind: 'file', uri: choice.uri.toString() },
+    });
+  }
+  await parts.chat.focus();
+}
+
+async function selectModel(parts: Parts): Promise<void> {
+  const result = await parts.connection.request(Methods.modelsList, {});
+  const items = result.models.map((model) => ({
+    label: model.id,
+    description: [model.id === result.current ? vscode.l10n.t('in use') : '', model.note]
+      .filter((part) => part !== '')
+      .join(' · '),
+    available: model.available,
+  }));
+  const choice = await vscode.window.showQuickPick(items, { placeHolder: result.hint || vscode.l10n.t('Model') });
+  if (choice !== undefined) {
+    await vscode.workspace
+      .getConfiguration('indusagi')
+      .update('model', choice.label, vscode.ConfigurationTarget.Global);
+  }
+}
+
+async function searchSessions({ tree }: Parts): Promise<void> {
+  const query = await vscode.window.showInputBox({
+    prompt: vscode.l10n.t('Show the sessions whose title holds this text; empty shows all.'),
+    value: tree.query,
+  });
+  if (query !== undefined) {
+    tree.query = query.trim();
+    tree.refresh();
+  }
+}
+
+async function debugInformation({ connection, context }: Parts): Promise<void> {
+  const status = connection.state === 'running' ? await connection.request(Methods.status, {}) : null;
+  const extension = context.extension.packageJSON as { version?: unknown };
+  const report = {
+    extension: extension.version,
+    editor: vscode.version,
+    platform: `${process.platform} ${process.arch}`,
+    state: connection.state,
+    failure: connection.failure,
+    server: connection.serverInfo ?? null,
+    startedFrom: connection.commandLine?.origin ?? null,
+    trusted: vscode.workspace.isTrusted,
+    status,
+  };
+  const document = await vscode.workspace.openTextDocument({
+    language: 'json',
+    content: JSON.stringify(report, null, 2),
+  });
+  await vscode.window.showTextDocument(document);
+}
+
+async function statusMenu(): Promise<void> {
+  const items = [
+    { label: vscode.l10n.t('Open the chat'), command: 'indusagi.chat.focus' },
+    { label: vscode.l10n.t('New session'), command: 'indusagi.newSession' },
+    { label: vscode.l10n.t('Choose the model'), command: 'indusagi.selectModel' },
+    { label: vscode.l10n.t('Restart the server'), command: 'indusagi.restart' },
+    { label: vscode.l10n.t('Show logs'), command: 'indusagi.showLogs' },
+    { label: vscode.l10n.t('Show server logs'), command: 'indusagi.showServerLogs' },
+  ];
+  const choice = await vscode.window.showQuickPick(items, { title: 'Indusagi' });
+  if (choice !== undefined) {
+    await vscode.commands.executeCommand(choice.command);
+  }
+}

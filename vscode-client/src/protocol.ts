@@ -1,0 +1,487 @@
+/* eslint-disable */
+// Generated from the server's wire types by `python -m indusagi_lsp.protocol.typescript`. Do not edit.
+
+export const PROTOCOL_VERSION = 1;
+
+/** Tokens and money spent. */
+export interface UsageView {
+  input: number;
+  output: number;
+  cacheRead: number;
+  cacheWrite: number;
+  cost: number | null;
+}
+
+/** Something that the user should know; `code` is stable. */
+export interface NoticeView {
+  level: 'info' | 'warning' | 'error';
+  code: string;
+  text: string;
+}
+
+/** A session in a list. */
+export interface SessionInfo {
+  id: string;
+  workspace: string;
+  title: string;
+  createdAt: number;
+  updatedAt: number;
+  turns: number;
+  head: string | null;
+  tokens: number;
+  cost: number | null;
+  state: 'idle' | 'running' | 'interrupted' | 'foreign';
+  model: string | null;
+  parentSession: string | null;
+}
+
+/** Make an empty session. */
+export interface SessionNewParams {
+  workspace?: string | null;
+  title?: string | null;
+  model?: string | null;
+}
+
+/** List sessions, the newest first; `query` filters by title. */
+export interface SessionListParams {
+  workspace?: string | null;
+  query?: string | null;
+  cursor?: string | null;
+  limit?: number | null;
+}
+
+/** A page of sessions; ask again with `nextCursor` for more. */
+export interface SessionListResult {
+  sessions: SessionInfo[];
+  nextCursor: string | null;
+}
+
+/** Show a session and make it ready to go on: at its head, or at `node`. */
+export interface ResumeParams {
+  sessionId: string;
+  workspace?: string | null;
+  node?: string | null;
+  limit?: number | null;
+  before?: string | null;
+}
+
+/** One turn of the live path. A `gap` is history that the file has lost above this turn. */
+export interface TurnView {
+  id: string;
+  role: string;
+  blocks: Record<string, unknown>[];
+  createdAt: number;
+  gap: boolean;
+  verified: boolean;
+}
+
+/** A leaf of the session's graph. */
+export interface BranchView {
+  leaf: string;
+  preview: string;
+  turns: number;
+  updatedAt: number;
+  live: boolean;
+}
+
+/** A page of a session's live path, root to leaf, and what surrounds it. */
+export interface SessionView {
+  session: SessionInfo;
+  turns: TurnView[];
+  head: string | null;
+  branches: BranchView[];
+  usage: UsageView;
+  labels: Record<string, string>;
+  trusted: boolean;
+  notices: NoticeView[];
+  before: string | null;
+  seq: number;
+}
+
+/** Names a session. */
+export interface SessionParams {
+  sessionId: string;
+  workspace?: string | null;
+}
+
+/** A node of the graph; `tokens` is the estimate of this turn alone. */
+export interface TreeNode {
+  id: string;
+  parent: string | null;
+  role: string;
+  preview: string;
+  label: string | null;
+  tokens: number;
+  createdAt: number;
+}
+
+/** Ties the condensed line to the one it was made from. */
+export interface CondenseLink {
+  summary: string;
+  source: string;
+  cut: string;
+  trigger: string;
+  before: number;
+  after: number;
+}
+
+/** The whole graph of a session, parents before children. */
+export interface TreeResult {
+  nodes: TreeNode[];
+  condensations: CondenseLink[];
+  leaves: string[];
+  head: string | null;
+}
+
+/** Go on from an earlier node: after it, or `before` it with its prompt handed back. */
+export interface ForkParams {
+  sessionId: string;
+  node: string;
+  workspace?: string | null;
+  before?: boolean;
+  newSession?: boolean;
+}
+
+/** Where the fork stands; `prefill` is the prompt to edit, when the fork was `before` a user's turn. */
+export interface ForkResult {
+  leaf: string | null;
+  sessionId: string;
+  prefill: string | null;
+}
+
+/** The session is now the user's own. */
+export interface AdoptResult {
+  sessionId: string;
+  head: string | null;
+}
+
+/** An LSP position. */
+export interface Position {
+  line: number;
+  character: number;
+}
+
+/** An LSP range. */
+export interface Range {
+  start: Position;
+  end: Position;
+}
+
+/** Something of the editor that goes with a prompt: a file, a selection (with its text), a diagnostic. */
+export interface ContextItem {
+  kind: 'file' | 'selection' | 'diagnostic';
+  uri: string;
+  range?: Range | null;
+  text?: string | null;
+}
+
+/** Say something to the agent: `text`, or `blocks` in the session format. Answered when the run ends. */
+export interface SubmitParams {
+  sessionId: string;
+  workspace?: string | null;
+  text?: string | null;
+  blocks?: Record<string, unknown>[] | null;
+  mode?: 'queue' | 'steer';
+  context?: ContextItem[];
+  runId?: string | null;
+  model?: string | null;
+  workDoneToken?: number | string | null;
+}
+
+/** A tool call without a result yet. */
+export interface PendingCallView {
+  id: string;
+  name: string;
+  stage: string;
+}
+
+/** What went wrong, and what to do. */
+export interface FaultView {
+  kind: string;
+  message: string;
+  hint: string;
+}
+
+/** Where a run is. `messages` is what the model would be sent; `partial` is the answer that is being streamed. */
+export interface SnapshotView {
+  runId: string;
+  sessionId: string;
+  phase: string;
+  messages: Record<string, unknown>[];
+  pending: PendingCallView[];
+  usage: UsageView;
+  model: string;
+  leaf: string | null;
+  error: FaultView | null;
+  partial: string;
+}
+
+/** The phase that the session was in. */
+export interface AbortResult {
+  phase: string;
+}
+
+/** Ask where a session is; with `sinceSeq`, for the events after that one too. */
+export interface SnapshotParams {
+  sessionId: string;
+  workspace?: string | null;
+  sinceSeq?: number | null;
+}
+
+/** `events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more. */
+export interface SnapshotResult {
+  snapshot: SnapshotView;
+  seq: number;
+  events: Record<string, unknown>[];
+  gap: boolean;
+}
+
+/** Condense the live path. */
+export interface CondenseParams {
+  sessionId: string;
+  workspace?: string | null;
+  instruction?: string | null;
+  upTo?: string | null;
+  from?: string | null;
+  preview?: boolean;
+  token?: string | null;
+  text?: string | null;
+}
+
+/** What condensing would do: `dropped` and `kept` are node ids, `cut` the number of turns dropped. */
+export interface CondensePreview {
+  cut: number;
+  dropped: string[];
+  kept: string[];
+  before: number;
+  after: number;
+  draft: string;
+  token: string;
+}
+
+/** The outcome; `preview` where one was asked for. When nothing was condensed, `reason` says why. */
+export interface CondenseResult {
+  condensed: boolean;
+  leaf: string | null;
+  before: number;
+  after: number;
+  cut: number;
+  summary: string | null;
+  reason: string | null;
+  preview: CondensePreview | null;
+}
+
+/** The live leaf now. */
+export interface LeafResult {
+  leaf: string | null;
+}
+
+/** The turn that said it. */
+export interface MemorySource {
+  session: string;
+  node?: string | null;
+}
+
+/** Something remembered. */
+export interface MemoryEntryView {
+  id: string;
+  content: string;
+  tags: string[];
+  metadata: Record<string, unknown>;
+  scope: 'agent' | 'shared' | 'global';
+  createdAt: number;
+  updatedAt: number;
+  expiresAt: number | null;
+  source: MemorySource | null;
+}
+
+/** Remember a text. An equal text in the same scope is not stored twice. */
+export interface RememberParams {
+  text: string;
+  workspace?: string | null;
+  tags?: string[];
+  metadata?: Record<string, unknown>;
+  scope?: 'agent' | 'shared' | 'global';
+  source?: MemorySource | null;
+  ttlSeconds?: number | null;
+}
+
+/** The entry, and whether it is new. */
+export interface RememberResult {
+  entry: MemoryEntryView;
+  created: boolean;
+}
+
+/** Find what was remembered about a text. */
+export interface RecallParams {
+  text: string;
+  workspace?: string | null;
+  scope?: 'agent' | 'shared' | 'global' | null;
+  tags?: string[];
+  limit?: number | null;
+}
+
+/** A hit: `score` is 1 for identical, 0 for unrelated. */
+export interface ScoredEntryView {
+  entry: MemoryEntryView;
+  score: number;
+}
+
+/** The hits, the best first. */
+export interface RecallResult {
+  hits: ScoredEntryView[];
+}
+
+/** List what is remembered, the newest first. */
+export interface MemoryListParams {
+  workspace?: string | null;
+  scope?: 'agent' | 'shared' | 'global' | null;
+  tags?: string[];
+  limit?: number | null;
+}
+
+/** The entries. */
+export interface MemoryListResult {
+  entries: MemoryEntryView[];
+}
+
+/** Forget one entry. */
+export interface ForgetParams {
+  id: string;
+  workspace?: string | null;
+}
+
+/** Whether there was such an entry. */
+export interface ForgetResult {
+  forgotten: boolean;
+}
+
+/** Names a workspace folder by its URI; without it, the first one. */
+export interface WorkspaceParams {
+  workspace?: string | null;
+}
+
+/** A model that can be named; `available` says whether it could be called now, `note` why (not). */
+export interface ModelInfo {
+  id: string;
+  provider: string;
+  name: string;
+  window: number | null;
+  tools: boolean;
+  local: boolean;
+  available: boolean;
+  note: string;
+}
+
+/** The models, the one in use, and how to set a better one. */
+export interface ModelsListResult {
+  models: ModelInfo[];
+  current: string;
+  hint: string;
+}
+
+/** One workspace folder's host. */
+export interface WorkspaceStatus {
+  uri: string;
+  name: string;
+  trusted: boolean;
+  model: string;
+  sessions: number;
+  running: string[];
+  notices: NoticeView[];
+}
+
+/** The server at a glance. */
+export interface StatusResult {
+  version: string;
+  protocolVersion: number;
+  busy: boolean;
+  message: string;
+  kind: 'Normal' | 'Error' | 'Warning' | 'Inactive';
+  workspaces: WorkspaceStatus[];
+}
+
+/** `indusagi/event`. `seq` is gapless per session and server life; `event` is a RunEvent with its `kind`. */
+export interface EventParams {
+  workspace: string;
+  sessionId: string;
+  runId: string;
+  seq: number;
+  at: number;
+  event: Record<string, unknown>;
+}
+
+/** `indusagi/status`: what the status item shows. */
+export interface StatusParams {
+  busy: boolean;
+  message: string;
+  kind?: 'Normal' | 'Error' | 'Warning' | 'Inactive';
+  command?: string | null;
+}
+
+/** `indusagi/sessionsChanged`: list again. */
+export interface SessionsChangedParams {
+  workspace: string;
+}
+
+/** `indusagi/memoryChanged`: list again. */
+export interface MemoryChangedParams {
+  workspace: string;
+}
+
+/** `indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole. */
+export interface ApproveParams {
+  approvalId: string;
+  workspace: string;
+  sessionId: string;
+  runId: string;
+  callId: string;
+  tool: string;
+  action: string;
+  size: number;
+  sha256: string;
+  options: ('once' | 'session' | 'deny')[];
+}
+
+/** The user's word. */
+export interface ApproveResult {
+  decision: 'once' | 'session' | 'deny';
+}
+
+/** `error.data` of our own errors. */
+export interface ErrorData {
+  kind: string;
+  hint: string;
+}
+
+export const Methods = {
+  sessionNew: 'indusagi/session/new',
+  sessionList: 'indusagi/session/list',
+  resume: 'indusagi/resume',
+  sessionTree: 'indusagi/session/tree',
+  sessionAdopt: 'indusagi/session/adopt',
+  submit: 'indusagi/submit',
+  abort: 'indusagi/abort',
+  snapshot: 'indusagi/snapshot',
+  fork: 'indusagi/fork',
+  condense: 'indusagi/condense',
+  condenseUndo: 'indusagi/condense/undo',
+  memoryRemember: 'indusagi/memory/remember',
+  memoryRecall: 'indusagi/memory/recall',
+  memoryList: 'indusagi/memory/list',
+  memoryForget: 'indusagi/memory/forget',
+  modelsList: 'indusagi/models/list',
+  status: 'indusagi/status',
+} as const;
+
+export const Notifications = {
+  event: 'indusagi/event',
+  status: 'indusagi/status',
+  sessionsChanged: 'indusagi/sessionsChanged',
+  memoryChanged: 'indusagi/memoryChanged',
+} as const;
+
+export const Requests = {
+  approve: 'indusagi/approve',
+} as const;
+

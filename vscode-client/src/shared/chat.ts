@@ -1,0 +1,638 @@
+// The state of one chat. History is fetched (`load`), never replayed; events move it on (`apply`), and each is applied
+// at most once, by its `seq`. Whoever cannot follow (a gap, a moved head) is told to fetch again.
+import { type ApproveParams, type EventParams, isEventParams, isRunEvent, type RunEvent } from './events';
+import { type Head, type Item, type ItemOf, itemsFromTurns, type Queued } from './items';
+
+const ACTIVE = new Set(['invoking', 'streaming', 'dispatching', 'awaiting_approval', 'condensing']);
+
+/** What a live tool may show: the newest part of what it said. */
+const LIVE_OUTPUT_LIMIT = 32_768;
+
+export interface SessionFacts {
+  id: string;
+  workspace: string;
+  title: string;
+  trusted: boolean;
+  model: string | null;
+}
+
+/** What `resume` gave, as far as the chat needs it. */
+export interface View {
+  session: SessionFacts;
+  turns: readonly { id: string; role: string; blocks: readonly unknown[]; gap?: boolean }[];
+  before: string | null;
+  seq: number;
+  cost: number | null;
+  notices: readonly { level: 'info' | 'warning' | 'error'; code: string; text: string }[];
+}
+
+/** What `snapshot` gave, as far as the chat needs it. */
+export interface Moment {
+  runId: string;
+  phase: string;
+  partial: string;
+  pending: readonly { id: string; name: string; stage: string }[];
+  model: string;
+  seq: number;
+  gap: boolean;
+  events: readonly unknown[];
+}
+
+/** `ignored`: not ours or known already. `stale`: applied, but the history must be fetched again. */
+export type Applied = 'applied' | 'ignored' | 'stale';
+
+/** What changed since the last `takeChanges`. */
+export interface Changes {
+  reset: boolean;
+  head: boolean;
+  items: Item[];
+  appends: { key: string; text: string }[];
+}
+
+export class Chat {
+  private session: SessionFacts | null = null;
+  private items: Item[] = [];
+  private byKey = new Map<string, Item>();
+  private byCall = new Map<string, ItemOf<'tool'>>();
+  private run: Head['run'] = null;
+  private queued: Queued[] = [];
+  private attachments: { id: string; label: string }[] = [];
+  private approvals: Head['approvals'] = [];
+  private meter: Head['meter'] = { used: null, window: null, cost: null };
+  private model: string | null = null;
+  private connection: Head['connection'] = 'starting';
+  private before: string | null = null;
+  private seq = 0;
+  private counter = 0;
+
+  private reset = true;
+  private headDirty = true;
+  private touched = new Set<string>();
+  private appended = new Map<string, string[]>();
+
+  constructor(private readonly now: () => number) {}
+
+  get current(): SessionFacts | null {
+    return this.session;
+  }
+
+  get running(): boolean {
+    return this.run !== null;
+  }
+
+  get earlierCursor(): string | null {
+    return this.before;
+  }
+
+  get lastSeq(): number {
+    return this.seq;
+  }
+
+  head(): Head {
+    const session = this.session;
+    return {
+      connection: this.connection,
+      session: session && {
+        id: session.id,
+        title: session.title,
+        trusted: session.trusted,
+        model: session.model,
+      },
+      run: this.run && { ...this.run },
+      queued: [...this.queued],
+      approvals: [...this.approvals],
+      attachments: [...this.attachments],
+      meter: { ...this.meter },
+      model: this.model,
+      earlier: this.before !== null,
+    };
+  }
+
+  all(): Item[] {
+    return this.items.map((item) => ({ ...item }));
+  }
+
+  /** What to draw anew. A whole `reset` outweighs the rest. */
+  takeChanges(): Changes {
+    const changes: Changes = { reset: this.reset, head: this.headDirty, items: [], appends: [] };
+    if (!this.reset) {
+      for (const key of this.touched) {
+        const item = this.byKey.get(key);
+        if (item !== undefined) {
+          changes.items.push({ ...item });
+        }
+      }
+      for (const [key, parts] of this.appended) {
+        if (!this.touched.has(key)) {
+          changes.appends.push({ key, text: parts.join('') });
+        }
+      }
+    }
+    this.reset = false;
+    this.headDirty = false;
+    this.touched.clear();
+    this.appended.clear();
+    return changes;
+  }
+
+  setConnection(connection: Head['connection']): void {
+    if (connection === this.connection) {
+      return;
+    }
+    this.connection = connection;
+    if (connection !== 'running' && connection !== 'starting') {
+      this.interrupt();
+    }
+    this.headDirty = true;
+  }
+
+  setModel(model: string | null, window: number | null): void {
+    this.model = model;
+    this.meter.window = window ?? this.meter.window;
+    this.headDirty = true;
+  }
+
+  setAttachments(attachments: readonly { id: string; label: string }[]): void {
+    this.attachments = attachments.map(({ id, label }) => ({ id, label }));
+    this.headDirty = true;
+  }
+
+  setApprovals(approvals: readonly ApproveParams[]): void {
+    this.approvals = approvals.map(({ approvalId, callId, tool, action, size, options }) => ({
+      approvalId,
+      callId,
+      tool,
+      action,
+      size,
+      options: [...options],
+    }));
+    this.headDirty = true;
+  }
+
+  /** No session: an empty page that waits for the first prompt. */
+  clear(): void {
+    this.session = null;
+    this.before = null;
+    this.seq = 0;
+    this.run = null;
+    this.queued = [];
+    this.meter = { used: null, window: this.meter.window, cost: null };
+    this.replace([]);
+  }
+
+  /** Puts what the server has in place of what is shown; what is still the same keeps its key. */
+  load(view: View, moment: Moment): void {
+    const same = this.session?.id === view.session.id && this.session.workspace === view.session.workspace;
+    const active = ACTIVE.has(moment.phase);
+    const old = same ? this.items : [];
+    if (!same) {
+      this.queued = [];
+      this.meter = { used: null, window: this.meter.window, cost: null };
+    }
+    this.session = { ...view.session };
+    this.before = view.before;
+    this.seq = moment.gap ? moment.seq : view.seq;
+    this.meter.cost = view.cost;
+    this.run = active
+      ? { runId: moment.runId, phase: moment.phase, startedAt: this.startOf(moment.runId), note: '' }
+      : null;
+    if (moment.model !== '') {
+      this.model = moment.model;
+    }
+    this.replace(withNotices(old, withOldKeys(old, itemsFromTurns(view.turns, active))));
+    if (!same) {
+      for (const notice of view.notices) {
+        this.notice(notice.level, notice.text, '');
+      }
+    }
+
+    if (!moment.gap) {
+      for (const raw of moment.events) {
+        if (isEventParams(raw) && isRunEvent(raw.event) && raw.seq > this.seq) {
+          this.change(raw.event, raw.runId, raw.at);
+          this.seq = raw.seq;
+        }
+      }
+      this.seq = Math.max(this.seq, moment.seq);
+    }
+    if (active) {
+      this.catchUp(moment);
+    }
+    this.reset = true;
+  }
+
+  /** Older turns, put above what is shown. */
+  prepend(turns: View['turns'], before: string | null): void {
+    const known = new Set(this.items.map((item) => item.node));
+    const older = itemsFromTurns(
+      turns.filter((turn) => !known.has(turn.id)),
+      false,
+    );
+    this.before = before;
+    this.replace([...older, ...this.items]);
+  }
+
+  /** The user has said something; it waits until its run starts. */
+  submitted(runId: string, text: string, mode: 'queue' | 'steer'): void {
+    this.queued.push({ runId, text, mode });
+    this.headDirty = true;
+  }
+
+  /** The submit was answered or refused: it waits no more. */
+  submitEnded(runId: string, failure?: { message: string; hint: string }): void {
+    this.queued = this.queued.filter((entry) => entry.runId !== runId);
+    if (failure !== undefined) {
+      this.notice('error', failure.message, failure.hint, true);
+      if (this.run?.runId === runId) {
+        this.endRun();
+      }
+    }
+    this.headDirty = true;
+  }
+
+  say(level: 'info' | 'warning' | 'error', text: string, hint = ''): void {
+    this.notice(level, text, hint);
+  }
+
+  /** Moves on by one event. */
+  apply(params: EventParams): Applied {
+    const session = this.session;
+    if (params.sessionId !== session?.id || params.workspace !== session.workspace) {
+      return 'ignored';
+    }
+    if (params.seq <= this.seq) {
+      return 'ignored';
+    }
+    if (params.seq > this.seq + 1) {
+      return 'stale';
+    }
+    this.seq = params.seq;
+    if (!isRunEvent(params.event)) {
+      return 'applied'; // a kind of a newer server
+    }
+    return this.change(params.event, params.runId, params.at) ? 'stale' : 'applied';
+  }
+
+  /** Applies `event`; true when the history must be fetched again. */
+  private change(event: RunEvent, runId: string, at: number): boolean {
+    switch (event.kind) {
+      case 'run_started':
+        return this.runStarted(runId, event.node ?? null, at);
+      case 'text_delta':
+        this.stream('assistant', event.delta, runId, at);
+        return false;
+      case 'thinking_delta':
+        this.stream('thinking', event.delta, runId, at);
+        return false;
+      case 'snapshot':
+        this.setPhase(event.snapshot.phase, runId, at);
+        return false;
+      case 'tool_started':
+        this.closeLive();
+        this.tool(event.id, event.name);
+        return false;
+      case 'tool_called': {
+        const input = 'input' in event ? event.input : undefined;
+        const item = this.tool(event.id, event.name);
+        item.stage = 'running';
+        item.input = typeof input === 'string' ? input : JSON.stringify(input ?? {}, null, 2);
+        this.touch(item);
+        this.setPhase('dispatching', runId, at);
+        return false;
+      }
+      case 'tool_update': {
+        const item = this.byCall.get(event.id);
+        if (item !== undefined) {
+          item.output = (item.output + event.text).slice(-LIVE_OUTPUT_LIMIT);
+          this.touch(item);
+        }
+        return false;
+      }
+      case 'tool_finished': {
+        const item = this.tool(event.id, event.name);
+        item.output = event.outcome.output;
+        item.stage = event.outcome.isError === true ? 'failed' : 'done';
+        this.touch(item);
+        return false;
+      }
+      case 'approval_requested': {
+        const item = this.byCall.get(event.callId);
+        if (item !== undefined) {
+          item.stage = 'waiting';
+          this.touch(item);
+        }
+        this.setPhase('awaiting_approval', runId, at);
+        return false;
+      }
+      case 'approval_resolved':
+        this.approvals = this.approvals.filter((card) => card.approvalId !== event.id);
+        this.setPhase('dispatching', runId, at);
+        return false;
+      case 'usage':
+        this.meter = {
+          used: event.estimate ?? event.input + event.output,
+          window: event.window ?? this.meter.window,
+          cost: event.cost == null ? this.meter.cost : (this.meter.cost ?? 0) + event.cost,
+        };
+        this.headDirty = true;
+        return false;
+      case 'condense_started':
+        this.setPhase('condensing', runId, at);
+        return false;
+      case 'condense_finished': {
+        const done = event.summary != null;
+        this.notice(
+          done ? 'info' : 'warning',
+          done
+            ? `Condensed ${String(event.cut)} turns: ${String(event.before)} → ${String(event.after)} tokens.`
+            : `Nothing was condensed: ${event.reason ?? 'there was nothing to drop'}`,
+          '',
+        );
+        return done;
+      }
+      case 'persisted':
+        for (let index = this.items.length - 1; index >= 0; index -= 1) {
+          const item = this.items[index];
+          if (item?.kind === 'notice') {
+            continue;
+          }
+          if (item?.node !== null || item.kind === 'user') {
+            break;
+          }
+          item.node = event.node;
+          this.touch(item);
+        }
+        this.closeLive();
+        return false;
+      case 'queue':
+        this.drainSteered(event.count);
+        return false;
+      case 'retry':
+        if (this.run !== null) {
+          const seconds = String(Math.round(event.delay * 10) / 10);
+          this.run.note = `Attempt ${String(event.attempt)} failed (${event.error}); again in ${seconds} s`;
+          this.headDirty = true;
+        }
+        return false;
+      case 'session_changed':
+        return true;
+      case 'memory_recalled':
+        if (event.entries.length > 0) {
+          this.notice('info', `Recalled ${String(event.entries.length)} remembered entries.`, '');
+        }
+        return false;
+      case 'notice':
+        this.notice(event.level, event.text, '');
+        return false;
+      case 'settled':
+        this.endRun();
+        return true;
+      case 'faulted':
+        this.endRun();
+        if (event.error.kind === 'aborted') {
+          this.notice('info', 'Stopped.', '', true);
+        } else {
+          this.notice('error', event.error.message, event.error.hint ?? '', true);
+        }
+        return true;
+    }
+  }
+
+  private runStarted(runId: string, node: string | null, at: number): boolean {
+    this.run = { runId, phase: 'invoking', startedAt: at, note: '' };
+    this.headDirty = true;
+    const index = this.queued.findIndex((entry) => entry.runId === runId);
+    const entry = this.queued[index];
+    if (entry === undefined) {
+      return true; // somebody else's prompt: its text is in the history
+    }
+    this.queued.splice(index, 1);
+    this.push({ kind: 'user', key: this.newKey(), node, text: entry.text, images: 0 });
+    return false;
+  }
+
+  /** A prompt that was to steer has been taken into the run when the queue gets shorter without a new run. */
+  private drainSteered(count: number): void {
+    const waiting = this.queued.filter((entry) => entry.runId !== this.run?.runId);
+    let surplus = waiting.length - count;
+    for (const entry of waiting) {
+      if (surplus > 0 && entry.mode === 'steer') {
+        this.queued = this.queued.filter((other) => other !== entry);
+        this.closeLive();
+        this.push({ kind: 'user', key: this.newKey(), node: null, text: entry.text, images: 0 });
+        surplus -= 1;
+        this.headDirty = true;
+      }
+    }
+  }
+
+  private stream(kind: 'assistant' | 'thinking', delta: string, runId: string, at: number): void {
+    this.setPhase('streaming', runId, at);
+    const last = this.items.at(-1);
+    if (last?.kind === kind && last.live) {
+      last.text += delta;
+      const parts = this.appended.get(last.key);
+      if (parts === undefined) {
+        this.appended.set(last.key, [delta]);
+      } else {
+        parts.push(delta);
+      }
+      return;
+    }
+    this.closeLive();
+    this.push({ kind, key: this.newKey(), node: null, text: delta, live: true });
+  }
+
+  private setPhase(phase: string, runId: string, at: number): void {
+    if (!ACTIVE.has(phase)) {
+      return;
+    }
+    if (this.run?.runId === runId && this.run.phase === phase && this.run.note === '') {
+      return;
+    }
+    const startedAt = this.run?.runId === runId ? this.run.startedAt : at;
+    this.run = { runId, phase, startedAt, note: '' };
+    this.headDirty = true;
+  }
+
+  private startOf(runId: string): number {
+    return this.run?.runId === runId ? this.run.startedAt : this.now();
+  }
+
+  /** What a snapshot knows beyond the turns and the events: the text that is being streamed, and the open calls. */
+  private catchUp(moment: Moment): void {
+    if (moment.partial !== '') {
+      const last = this.items.at(-1);
+      if (last?.kind === 'assistant' && last.live) {
+        last.text = moment.partial;
+      } else if (moment.phase === 'streaming') {
+        this.push({
+          kind: 'assistant',
+          key: this.newKey(),
+          node: null,
+          text: moment.partial,
+          live: true,
+        });
+      }
+    }
+    for (const call of moment.pending) {
+      const item = this.tool(call.id, call.name);
+      if (item.stage === 'asked' || item.stage === 'interrupted') {
+        item.stage = call.stage === 'started' ? 'running' : call.stage === 'awaiting_approval' ? 'waiting' : 'asked';
+      }
+    }
+  }
+
+  /** The server is gone: what ran is over, and says so. */
+  private interrupt(): void {
+    const ran = this.run !== null || this.queued.length > 0;
+    this.endRun();
+    this.queued = [];
+    this.approvals = [];
+    for (const item of this.items) {
+      if (item.kind === 'tool' && item.stage !== 'done' && item.stage !== 'failed') {
+        item.stage = 'interrupted';
+        this.touch(item);
+      }
+    }
+    if (ran) {
+      this.notice('warning', 'The run was interrupted: the server stopped.', 'What was said until then is kept.', true);
+    }
+  }
+
+  private endRun(): void {
+    this.run = null;
+    this.closeLive();
+    this.headDirty = true;
+  }
+
+  private closeLive(): void {
+    const last = this.items.at(-1);
+    if ((last?.kind === 'assistant' || last?.kind === 'thinking') && last.live) {
+      last.live = false;
+      this.touch(last);
+    }
+  }
+
+  private tool(callId: string, name: string): ItemOf<'tool'> {
+    const known = this.byCall.get(callId);
+    if (known !== undefined) {
+      return known;
+    }
+    const item: ItemOf<'tool'> = {
+      kind: 'tool',
+      key: this.newKey(),
+      node: null,
+      callId,
+      name,
+      input: '',
+      output: '',
+      stage: 'asked',
+    };
+    this.push(item);
+    return item;
+  }
+
+  private notice(level: 'info' | 'warning' | 'error', text: string, hint: string, retry = false): void {
+    this.push({ kind: 'notice', key: this.newKey(), node: this.lastNode(), level, text, hint, retry });
+  }
+
+  private lastNode(): string | null {
+    return this.items.findLast((item) => item.node !== null)?.node ?? null;
+  }
+
+  private newKey(): string {
+    this.counter += 1;
+    return `live:${String(this.counter)}`;
+  }
+
+  private push(item: Item): void {
+    this.items.push(item);
+    this.index(item);
+    this.touch(item);
+  }
+
+  private replace(items: Item[]): void {
+    this.items = items;
+    this.byKey.clear();
+    this.byCall.clear();
+    for (const item of items) {
+      this.index(item);
+    }
+    this.reset = true;
+    this.headDirty = true;
+  }
+
+  private index(item: Item): void {
+    this.byKey.set(item.key, item);
+    if (item.kind === 'tool') {
+      this.byCall.set(item.callId, item);
+    }
+  }
+
+  private touch(item: Item): void {
+    this.touched.add(item.key);
+  }
+}
+
+/** Gives items that were shown before their old keys, so that the page keeps what it has drawn. */
+function withOldKeys(old: readonly Item[], fresh: Item[]): Item[] {
+  const keys = new Map<string, string[]>();
+  for (const item of old) {
+    if (item.node !== null && item.kind !== 'notice') {
+      const name = `${item.kind} ${item.node}`;
+      const list = keys.get(name);
+      if (list === undefined) {
+        keys.set(name, [item.key]);
+      } else {
+        list.push(item.key);
+      }
+    }
+  }
+  for (const item of fresh) {
+    const key = keys.get(`${item.kind} ${item.node ?? ''}`)?.shift();
+    if (key !== undefined) {
+      item.key = key;
+    }
+  }
+  return fresh;
+}
+
+/** Puts the notices back behind the turn they were said after; one whose turn is gone goes with it. */
+function withNotices(old: readonly Item[], fresh: Item[]): Item[] {
+  const after = new Map<string | null, Item[]>();
+  for (const item of old) {
+    if (item.kind === 'notice') {
+      const list = after.get(item.node);
+      if (list === undefined) {
+        after.set(item.node, [item]);
+      } else {
+        list.push(item);
+      }
+    }
+  }
+  if (after.size === 0) {
+    return fresh;
+  }
+
+  const last = new Map<string, number>();
+  fresh.forEach((item, index) => {
+    if (item.node !== null) {
+      last.set(item.node, index);
+    }
+  });
+  const merged: Item[] = [];
+  fresh.forEach((item, index) => {
+    merged.push(item);
+    if (item.node !== null && last.get(item.node) === index) {
+      merged.push(...(after.get(item.node) ?? []));
+    }
+  });
+  const trailing = old.findLast((item) => item.kind === 'notice');
+  if (trailing !== undefined && !merged.includes(trailing) && old.at(-1) === trailing) {
+    // Said last, and about a turn that is gone (a condensation): still worth reading.
+    trailing.node = fresh.at(-1)?.node ?? null;
+    merged.push(trailing);
+  }
+  return merged;
+}

@@ -1,0 +1,307 @@
+// Draws one item of the conversation each. An item's element stays while its key stays.
+import type { Item, ItemOf } from '../shared/items';
+import { unmask } from '../shared/format';
+import { button, element } from './dom';
+import { type Renderer, settledLength } from './markdown';
+import { strings } from './strings';
+
+export interface Actions {
+  copy(text: string): void;
+  insert(text: string): void;
+  remember(text: string, node: string | null): void;
+  fork(node: string, before: boolean): void;
+  retry(): void;
+}
+
+export interface ItemView {
+  readonly root: HTMLElement;
+  update(item: Item): void;
+  append(text: string): void;
+  /** Draws what was appended since; called once per frame. */
+  paint(): void;
+}
+
+export function createView(item: Item, renderer: Renderer, actions: Actions): ItemView {
+  switch (item.kind) {
+    case 'assistant':
+      return new AnswerView(item, renderer, actions);
+    case 'thinking':
+      return new ThinkingView(item);
+    case 'tool':
+      return new ToolView(item);
+    case 'user':
+      return new PlainView((now) => (now.kind === 'user' ? promptParts(now, actions) : []), item, 'user');
+    case 'summary':
+      return new PlainView((now) => (now.kind === 'summary' ? summaryParts(now, renderer) : []), item, 'summary');
+    case 'notice':
+      return new PlainView((now) => (now.kind === 'notice' ? noticeParts(now, actions) : []), item, 'notice');
+    case 'gap':
+      return new PlainView(() => [element('p', {}, strings.gap)], item, 'gap');
+  }
+}
+
+/** An item that is drawn whole, when it changes at all. */
+class PlainView implements ItemView {
+  readonly root: HTMLElement;
+  private drawn = '';
+
+  constructor(
+    private readonly parts: (item: Item) => readonly Node[],
+    item: Item,
+    className: string,
+  ) {
+    this.root = element('article', { class: `item ${className}` });
+    this.update(item);
+  }
+
+  update(item: Item): void {
+    const now = JSON.stringify(item);
+    if (now !== this.drawn) {
+      this.drawn = now;
+      this.root.replaceChildren(...this.parts(item));
+    }
+  }
+
+  append(): void {
+    // Nothing streams into these.
+  }
+
+  paint(): void {
+    // Drawn at once.
+  }
+}
+
+function promptParts(item: ItemOf<'user'>, actions: Actions): Node[] {
+  const node = item.node;
+  const bar = element('div', { class: 'bar' });
+  if (node !== null) {
+    bar.append(
+      button(strings.edit, () => actions.fork(node, true)),
+      button(strings.remember, () => actions.remember(item.text, node)),
+    );
+  }
+  return [
+    element('h3', { class: 'who' }, strings.you),
+    element('div', { class: 'said' }, unmask(item.text)),
+    ...(item.images > 0 ? [element('p', { class: 'images' }, strings.images(item.images))] : []),
+    bar,
+  ];
+}
+
+function summaryParts(item: ItemOf<'summary'>, renderer: Renderer): Node[] {
+  const body = element('div', { class: 'markdown' });
+  body.append(renderer.render(unmask(item.text)));
+  return [element('details', {}, element('summary', {}, strings.summary), body)];
+}
+
+function noticeParts(item: ItemOf<'notice'>, actions: Actions): Node[] {
+  const parts: Node[] = [element('p', { class: item.level }, unmask(item.text))];
+  if (item.hint !== '') {
+    parts.push(element('p', { class: 'hint' }, unmask(item.hint)));
+  }
+  if (item.retry) {
+    parts.push(button(strings.retry, () => actions.retry()));
+  }
+  return parts;
+}
+
+class AnswerView implements ItemView {
+  readonly root: HTMLElement;
+  private readonly done = element('div', { class: 'done' });
+  private readonly tail = element('div', { class: 'tail' });
+  private readonly bar = element('div', { class: 'bar' });
+  private text = '';
+  private settled = 0;
+  private live = false;
+  private node: string | null = null;
+  private dirty = false;
+
+  constructor(
+    item: ItemOf<'assistant'>,
+    private readonly renderer: Renderer,
+    private readonly actions: Actions,
+  ) {
+    this.root = element(
+      'article',
+      { class: 'item assistant' },
+      element('h3', { class: 'who' }, strings.agent),
+      element('div', { class: 'markdown' }, this.done, this.tail),
+      this.bar,
+    );
+    this.update(item);
+  }
+
+  update(item: Item): void {
+    if (item.kind !== 'assistant') {
+      return;
+    }
+    if (item.text !== this.text || item.live !== this.live) {
+      // An answer that is complete is drawn once more as a whole: a late link definition may concern its beginning.
+      this.text = item.text;
+      this.live = item.live;
+      this.settled = 0;
+      this.done.replaceChildren();
+      this.draw();
+    }
+    if (item.node !== this.node) {
+      this.node = item.node;
+      this.drawBar();
+    }
+    this.root.classList.toggle('live', item.live);
+  }
+
+  append(text: string): void {
+    this.text += text;
+    this.dirty = true;
+  }
+
+  paint(): void {
+    if (this.dirty) {
+      this.draw();
+    }
+  }
+
+  private draw(): void {
+    this.dirty = false;
+    if (!this.live) {
+      this.tail.replaceChildren();
+      this.done.replaceChildren(this.rendered(this.text));
+      return;
+    }
+    const length = settledLength(this.text.slice(this.settled));
+    if (length > 0) {
+      this.done.append(this.rendered(this.text.slice(this.settled, this.settled + length)));
+      this.settled += length;
+    }
+    this.tail.replaceChildren(this.rendered(this.text.slice(this.settled)));
+  }
+
+  private rendered(source: string): DocumentFragment {
+    const fragment = this.renderer.render(unmask(source));
+    for (const code of fragment.querySelectorAll('pre > code')) {
+      const pre = code.parentElement;
+      const block = element('div', { class: 'code' });
+      const content = (): string => code.textContent;
+      pre?.replaceWith(block);
+      block.append(
+        element(
+          'div',
+          { class: 'bar' },
+          button(strings.copy, () => this.actions.copy(content())),
+          button(strings.insert, () => this.actions.insert(content())),
+        ),
+      );
+      if (pre !== null) {
+        pre.tabIndex = 0; // wide code scrolls; the keyboard must reach it
+        block.append(pre);
+      }
+    }
+    for (const link of fragment.querySelectorAll('a[href]')) {
+      link.setAttribute('data-link', '');
+    }
+    return fragment;
+  }
+
+  private drawBar(): void {
+    const node = this.node;
+    this.bar.replaceChildren(button(strings.copy, () => this.actions.copy(this.text)));
+    if (node !== null) {
+      this.bar.append(
+        button(strings.fork, () => this.actions.fork(node, false)),
+        button(strings.remember, () => this.actions.remember(this.text, node)),
+      );
+    }
+  }
+}
+
+class ThinkingView implements ItemView {
+  readonly root: HTMLDetailsElement;
+  private readonly body = element('div', { class: 'said' });
+  private text = '';
+
+  constructor(item: ItemOf<'thinking'>) {
+    this.root = element('details', { class: 'item thinking' }, element('summary', {}, strings.thinking), this.body);
+    this.update(item);
+  }
+
+  update(item: Item): void {
+    if (item.kind === 'thinking') {
+      if (item.text !== this.text) {
+        this.text = item.text;
+        this.body.textContent = unmask(item.text);
+      }
+      this.root.classList.toggle('live', item.live);
+    }
+  }
+
+  append(text: string): void {
+    this.text += text;
+    this.body.append(unmask(text));
+  }
+
+  paint(): void {
+    // Text nodes are drawn as they are added.
+  }
+}
+
+class ToolView implements ItemView {
+  readonly root: HTMLDetailsElement;
+  private readonly name = element('span', { class: 'name' });
+  private readonly stage = element('span', { class: 'stage' });
+  private readonly input = element('pre', { tabindex: '0' });
+  private readonly output = element('pre', { tabindex: '0' });
+  private readonly brief = element('span', { class: 'brief' });
+
+  constructor(item: ItemOf<'tool'>) {
+    this.root = element(
+      'details',
+      { class: 'item tool' },
+      element('summary', {}, this.name, this.brief, this.stage),
+      element('h4', {}, strings.input),
+      this.input,
+      element('h4', {}, strings.output),
+      this.output,
+    );
+    this.update(item);
+  }
+
+  update(item: Item): void {
+    if (item.kind !== 'tool') {
+      return;
+    }
+    this.name.textContent = unmask(item.name);
+    this.brief.textContent = unmask(briefly(item.input));
+    this.stage.textContent = strings.stage[item.stage];
+    this.root.dataset['stage'] = item.stage;
+    setText(this.input, unmask(item.input));
+    setText(this.output, unmask(item.output));
+  }
+
+  append(text: string): void {
+    this.output.append(unmask(text));
+  }
+
+  paint(): void {
+    // Drawn at once.
+  }
+}
+
+function setText(target: HTMLElement, text: string): void {
+  if (target.textContent !== text) {
+    target.textContent = text;
+  }
+}
+
+/** The first textual argument of a call: most often the path or the pattern, which is what one wants to see. */
+function briefly(input: string): string {
+  try {
+    const value: unknown = JSON.parse(input);
+    if (typeof value === 'object' && value !== null) {
+      const first: unknown = Object.values(value).find((entry) => typeof entry === 'string');
+      return typeof first === 'string' ? first.slice(0, 120) : '';
+    }
+  } catch {
+    // Not complete yet, or plain text: shown in full below.
+  }
+  return '';
+}

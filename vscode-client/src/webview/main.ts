@@ -1,0 +1,343 @@
+// The page of the chat view. It draws what the extension sends and sends back what the user does; it keeps nothing
+// but the unsent draft, so that it can be thrown away and made again at any time.
+import { cost, headAndTail, tokens, unmask } from '../shared/format';
+import type { Head, Item } from '../shared/items';
+import { type HostMessage, isHostMessage, isSafeLink, type PageMessage } from '../shared/messages';
+import { button, byId, element } from './dom';
+import { createView, type ItemView } from './items';
+import { createRenderer } from './markdown';
+import { strings } from './strings';
+
+const vscode = acquireVsCodeApi<{ draft: string }>();
+const renderer = createRenderer(window);
+const log = byId('log');
+const views = new Map<string, ItemView>();
+const unpainted = new Set<ItemView>();
+let head: Head | null = null;
+let frame = 0;
+let waiting: HostMessage[] = [];
+
+function send(message: PageMessage): void {
+  vscode.postMessage(message);
+}
+
+// --- what surrounds the conversation ------------------------------------------------------------------------------------
+
+const title = button(strings.untitled, () => send({ type: 'command', command: 'indusagi.resume' }), { class: 'title' });
+const meter = element('span', { class: 'meter' });
+const banner = element('div', { class: 'banner', role: 'status' });
+const approvals = element('div', { class: 'approvals' });
+const queued = element('div', { class: 'queued' });
+const attachments = element('div', { class: 'attachments' });
+const status = element('div', { class: 'status' });
+const announcer = element('div', { class: 'announcer', 'aria-live': 'polite' });
+const input = element('textarea', { 'aria-label': 'Message', rows: '3', placeholder: 'Ask about this folder…' });
+const sendButton = button(strings.send, () => submit('queue'), { class: 'primary' });
+const steerButton = button(strings.steer, () => submit('steer'));
+const stopButton = button(strings.stop, () => send({ type: 'stop' }));
+const earlier = button(strings.earlier, () => send({ type: 'earlier' }), { class: 'earlier' });
+const empty = element('p', { class: 'empty' }, strings.empty);
+
+byId('head').append(title, meter);
+byId('foot').append(
+  banner,
+  approvals,
+  queued,
+  status,
+  attachments,
+  input,
+  element(
+    'div',
+    { class: 'buttons' },
+    button('Attach', () => send({ type: 'command', command: 'indusagi.attach' })),
+    element('span', { class: 'space' }),
+    stopButton,
+    steerButton,
+    sendButton,
+  ),
+  announcer,
+);
+
+function submit(mode: 'queue' | 'steer'): void {
+  const text = input.value.trim();
+  if (text === '' || head?.connection !== 'running') {
+    return;
+  }
+  send({ type: 'submit', text, mode });
+  input.value = '';
+  saveDraft();
+  log.scrollTop = log.scrollHeight;
+}
+
+function saveDraft(): void {
+  vscode.setState({ draft: input.value });
+}
+
+input.addEventListener('input', saveDraft);
+input.addEventListener('keydown', (event) => {
+  // While an input method composes, Enter belongs to it.
+  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    submit(event.ctrlKey || event.metaKey ? 'steer' : 'queue');
+  } else if (event.key === 'Escape' && head?.run != null) {
+    event.preventDefault();
+    send({ type: 'stop' });
+  }
+});
+
+log.addEventListener('click', (event) => {
+  const link = event.target instanceof Element ? event.target.closest('a[data-link]') : null;
+  if (link !== null) {
+    event.preventDefault();
+    const href = link.getAttribute('href') ?? '';
+    if (isSafeLink(href)) {
+      send({ type: 'openLink', href });
+    }
+  }
+});
+
+function drawHead(now: Head): void {
+  const before = head;
+  head = now;
+  title.textContent = now.session === null ? strings.untitled : unmask(now.session.title || strings.untitled);
+  title.title = now.session?.id ?? '';
+  drawMeter(now);
+
+  const parts: Node[] = [];
+  if (now.connection !== 'running') {
+    parts.push(element('p', {}, strings.connection[now.connection]));
+    if (now.connection !== 'starting') {
+      parts.push(
+        button(strings.restart, () => send({ type: 'command', command: 'indusagi.restart' })),
+        button(strings.logs, () => send({ type: 'command', command: 'indusagi.showLogs' })),
+      );
+    }
+  } else if (now.session?.trusted === false) {
+    parts.push(
+      element('p', {}, strings.foreign),
+      button(strings.adopt, () => send({ type: 'command', command: 'indusagi.adopt' })),
+    );
+  }
+  banner.replaceChildren(...parts);
+  banner.hidden = parts.length === 0;
+
+  drawApprovals(now);
+  queued.replaceChildren(
+    ...now.queued.map((entry) =>
+      element(
+        'article',
+        { class: 'item user waiting' },
+        element('div', { class: 'said' }, unmask(entry.text)),
+        now.run === null ? null : element('p', { class: 'hint' }, strings.queued(entry.mode)),
+      ),
+    ),
+  );
+  attachments.replaceChildren(
+    ...now.attachments.map((entry) =>
+      element(
+        'span',
+        { class: 'chip' },
+        unmask(entry.label),
+        button('×', () => send({ type: 'detach', id: entry.id }), { 'aria-label': strings.detach(entry.label) }),
+      ),
+    ),
+  );
+  const running = now.run !== null || now.queued.length > 0;
+  stopButton.hidden = !running;
+  steerButton.hidden = now.run === null;
+  sendButton.textContent = now.run === null ? strings.send : strings.queue;
+  sendButton.disabled = now.connection !== 'running';
+  earlier.hidden = !now.earlier;
+  drawStatus();
+
+  const asked = now.approvals.find((card) => !before?.approvals.some((other) => other.approvalId === card.approvalId));
+  if (asked !== undefined) {
+    announcer.textContent = strings.announceApproval(asked.tool);
+  } else if (before?.run != null && now.run === null) {
+    announcer.textContent = strings.announceDone;
+  }
+}
+
+function drawMeter(now: Head): void {
+  const { used, window } = now.meter;
+  const parts: string[] = [];
+  if (now.model !== null) {
+    parts.push(unmask(now.model));
+  }
+  if (used !== null) {
+    parts.push(window === null ? strings.used(tokens(used)) : strings.meter(tokens(used), tokens(window)));
+  }
+  const spent = cost(now.meter.cost);
+  if (spent !== '') {
+    parts.push(spent);
+  }
+  meter.textContent = parts.join(' · ');
+}
+
+function drawStatus(): void {
+  const run = head?.run ?? null;
+  if (run === null) {
+    status.textContent = '';
+    return;
+  }
+  const seconds = Math.max(0, Math.round((Date.now() - run.startedAt) / 1000));
+  const phase = strings.phase[run.phase] ?? run.phase;
+  status.textContent = [phase, strings.seconds(seconds), run.note].filter((part) => part !== '').join(' · ');
+}
+setInterval(drawStatus, 1000);
+
+function drawApprovals(now: Head): void {
+  const kept = new Map<string, Element>();
+  for (const card of approvals.children) {
+    kept.set(card.getAttribute('data-approval') ?? '', card);
+  }
+  approvals.replaceChildren(...now.approvals.map((card) => kept.get(card.approvalId) ?? approvalCard(card)));
+}
+
+const DECISIONS = { once: strings.allowOnce, session: strings.allowSession, deny: strings.deny };
+
+function approvalCard(card: Head['approvals'][number]): HTMLElement {
+  const { head: first, left, tail } = headAndTail(unmask(card.action), 2000);
+  return element(
+    'section',
+    { class: 'approval', 'data-approval': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
+    element('h3', {}, strings.approval(unmask(card.tool))),
+    element('pre', { tabindex: '0' }, left === 0 ? first : `${first}\n${strings.left(left)}\n${tail}`),
+    element('p', { class: 'hint' }, strings.size(card.size)),
+    element(
+      'div',
+      { class: 'buttons' },
+      ...card.options.map((decision) =>
+        button(DECISIONS[decision], () => send({ type: 'approve', approvalId: card.approvalId, decision })),
+      ),
+      left === 0 ? null : button(strings.showAll, () => send({ type: 'showAction', approvalId: card.approvalId })),
+    ),
+  );
+}
+
+// --- the conversation ---------------------------------------------------------------------------------------------------
+
+const actions = {
+  copy: (text: string) => send({ type: 'copy', text }),
+  insert: (text: string) => send({ type: 'insert', text }),
+  remember: (text: string, node: string | null) => send({ type: 'remember', text, node }),
+  fork: (node: string, before: boolean) => send({ type: 'fork', node, before }),
+  retry: () => send({ type: 'retry' }),
+};
+
+function place(item: Item): ItemView {
+  let view = views.get(item.key);
+  if (view === undefined || view.root.dataset['kind'] !== item.kind) {
+    view?.root.remove();
+    view = createView(item, renderer, actions);
+    view.root.dataset['kind'] = item.kind;
+    view.root.dataset['key'] = item.key;
+    views.set(item.key, view);
+  } else {
+    view.update(item);
+  }
+  if (item.node !== null) {
+    view.root.dataset['node'] = item.node;
+  }
+  return view;
+}
+
+function reset(items: readonly Item[]): void {
+  const keys = new Set(items.map((item) => item.key));
+  for (const [key, view] of views) {
+    if (!keys.has(key)) {
+      view.root.remove();
+      views.delete(key);
+    }
+  }
+  let expected: Element | null = earlier.nextElementSibling;
+  for (const item of items) {
+    const root = place(item).root;
+    if (root === expected) {
+      expected = root.nextElementSibling;
+    } else {
+      log.insertBefore(root, expected);
+    }
+  }
+  empty.hidden = items.length > 0;
+}
+
+function handle(message: HostMessage): void {
+  switch (message.type) {
+    case 'reset':
+      drawHead(message.head);
+      reset(message.items);
+      break;
+    case 'update':
+      for (const item of message.items) {
+        const view = place(item);
+        if (!view.root.isConnected) {
+          log.append(view.root);
+        }
+        empty.hidden = true;
+      }
+      for (const { key, text } of message.appends) {
+        const view = views.get(key);
+        if (view !== undefined) {
+          view.append(text);
+          unpainted.add(view);
+        }
+      }
+      if (message.head != null) {
+        drawHead(message.head);
+      }
+      break;
+    case 'prefill':
+      input.value = message.replace || input.value === '' ? message.text : `${input.value}\n${message.text}`;
+      saveDraft();
+      input.focus();
+      break;
+    case 'focus':
+      input.focus();
+      break;
+    case 'tick':
+      break;
+  }
+}
+
+/** Draws everything that came since the last frame at once; who reads the end keeps seeing the end. */
+function draw(): void {
+  frame = 0;
+  const messages = waiting;
+  waiting = [];
+  const height = log.scrollHeight;
+  const top = log.scrollTop;
+  const atEnd = height - top - log.clientHeight < 32;
+  const first = log.querySelector('.item');
+  for (const message of messages) {
+    handle(message);
+  }
+  for (const view of unpainted) {
+    view.paint();
+  }
+  unpainted.clear();
+  if (atEnd) {
+    log.scrollTop = log.scrollHeight;
+  } else if (top < 8 && first?.isConnected === true && log.querySelector('.item') !== first) {
+    log.scrollTop = top + log.scrollHeight - height; // older turns came in above
+  }
+}
+
+window.addEventListener('message', (event: MessageEvent<unknown>) => {
+  if (!isHostMessage(event.data)) {
+    send({ type: 'problem', text: 'a message from the extension did not have the expected shape' });
+    return;
+  }
+  waiting.push(event.data);
+  if (frame === 0) {
+    frame = requestAnimationFrame(draw);
+  }
+});
+
+window.addEventListener('error', (event) => {
+  send({ type: 'problem', text: event.message.slice(0, 2000) });
+});
+
+log.append(empty, earlier);
+input.value = vscode.getState()?.draft ?? '';
+send({ type: 'ready' });
