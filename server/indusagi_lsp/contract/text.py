@@ -111,7 +111,7 @@ class VisibleStream:
 
     def _show(self, text: str) -> str:
         shown = visible(text, self._last)
-        self._last = text[-1:] or self._last
+        self._last = shown[-1:] or self._last
         return shown
 
 

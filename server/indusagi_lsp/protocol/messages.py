@@ -391,11 +391,19 @@ class RememberParams(Wire, frozen=True):
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
 
 
+class ScoredEntryView(Full, frozen=True):
+    """A hit: `score` is 1 for identical, 0 for unrelated."""
+
+    entry: MemoryEntryView
+    score: float
+
+
 class RememberResult(Full, frozen=True):
-    """The entry, and whether it is new."""
+    """The entry, whether it is new, and what was remembered before that may say the same or the contrary."""
 
     entry: MemoryEntryView
     created: bool
+    similar: list[ScoredEntryView] = []
 
 
 class RecallParams(Wire, frozen=True):
@@ -406,13 +414,6 @@ class RecallParams(Wire, frozen=True):
     scope: MemoryScopeName | None = None
     tags: list[str] = []
     limit: Limit | None = None
-
-
-class ScoredEntryView(Full, frozen=True):
-    """A hit: `score` is 1 for identical, 0 for unrelated."""
-
-    entry: MemoryEntryView
-    score: float
 
 
 class RecallResult(Full, frozen=True):

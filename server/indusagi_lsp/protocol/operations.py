@@ -36,10 +36,16 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 SESSION_NEW = Operation("session/new", m.SessionNewParams, m.SessionInfo, "Make an empty session")
-SESSION_LIST = Operation("session/list", m.SessionListParams, m.SessionListResult, "List sessions, the newest first")
+SESSION_LIST = Operation(
+    "session/list", m.SessionListParams, m.SessionListResult, "List sessions, the newest first"
+)
 SESSION_TREE = Operation("session/tree", m.SessionParams, m.TreeResult, "The whole graph of a session")
-SESSION_ADOPT = Operation("session/adopt", m.SessionParams, m.AdoptResult, "Trust a session that somebody else wrote")
-RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
+SESSION_ADOPT = Operation(
+    "session/adopt", m.SessionParams, m.AdoptResult, "Trust a session that somebody else wrote"
+)
+RESUME = Operation(
+    "resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node"
+)
 SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
 ABORT = Operation("abort", m.SessionParams, m.AbortResult, "End the session's run, keeping what was said")
 SNAPSHOT = Operation("snapshot", m.SnapshotParams, m.SnapshotResult, "Where the session's run is")

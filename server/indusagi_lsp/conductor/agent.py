@@ -1,0 +1,432 @@
+"""`Agent`: the engine's one door (seed: `createAgent`). It holds one session at a time and runs one prompt at a time.
+
+Prompts that come while a run goes on wait in the order in which they came, or enter the run when they are to steer it.
+Nothing that waits is lost by an abort, a fault or a condensation: it gets a run of its own afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from indusagi_lsp.conductor.condense import Condenser, CondenseRequest, CondenseResult
+from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
+from indusagi_lsp.conductor.cost import CostTracker
+from indusagi_lsp.conductor.history import History, MemoryHistory, StoredHistory
+from indusagi_lsp.conductor.run import Run, RunParts
+from indusagi_lsp.conductor.uninterrupted import uninterrupted
+from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFound, SessionForeign, SessionNotFound
+from indusagi_lsp.contract.events import Phase, QueueChanged, RunEvent, RunSnapshot
+from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelInvoker
+from indusagi_lsp.contract.turns import USER, Turn, turn_from_json, user
+from indusagi_lsp.ledger import Dispose, Handler, RunLedger
+from indusagi_lsp.sessions import Node, Session, SessionStore
+
+Prompt: TypeAlias = str | Turn | Iterable[Turn | dict[str, Any]]
+Mode: TypeAlias = Literal["queue", "steer"]
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """Where a fork stands. `prefill` is the prompt to edit, when the fork was before a user's turn."""
+
+    leaf: str | None
+    prefill: str | None = None
+
+
+class _Waiting:
+    """A prompt that has no run yet, and whoever waits for its end."""
+
+    def __init__(self, turns: Sequence[Turn], run_id: str) -> None:
+        self.turns = turns
+        self.run_id = run_id
+        self.ended: asyncio.Future[RunSnapshot] = asyncio.get_running_loop().create_future()
+
+
+class Agent:
+    """A conversation with a model that can use tools.
+
+    Made by `create_agent`. Methods are called on one event loop; none of them blocks it.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        deps: AgentDeps,
+        *,
+        invoke: ModelInvoker,
+        catalogue: ModelCatalogue,
+    ) -> None:
+        self.config = config
+        self.deps = deps
+        self.costs = CostTracker()
+        self.ledger = deps.ledger if isinstance(deps.ledger, RunLedger) else RunLedger()
+        self._store = deps.store if isinstance(deps.store, SessionStore) else None
+        self._invoke = invoke
+        self._catalogue = catalogue
+        self._history: History | None = None
+        self._condenser: Condenser | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._steering: deque[_Waiting] = deque()
+        self._run: Run | None = None
+        self._running: _Waiting | None = None
+        self._joined: list[_Waiting] = []
+        self._last: RunSnapshot | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._alone = asyncio.Lock()
+        self._condensing: asyncio.Task[CondenseResult] | None = None
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session | None:
+        """The session in the store, or None where the conversation lives in memory or has not begun."""
+        return self._history.session if isinstance(self._history, StoredHistory) else None
+
+    @property
+    def session_id(self) -> str | None:
+        """The session's id, None before the first prompt."""
+        return self._history.session_id if self._history else None
+
+    @property
+    def running(self) -> bool:
+        """Whether a run goes on or waits."""
+        return self._run is not None or bool(self._queue)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run that goes on, else of the last one; empty before the first."""
+        if self._run is not None:
+            return self._run.run_id
+        return self._last.run_id if self._last else ""
+
+    @property
+    def queued(self) -> int:
+        """How many prompts wait."""
+        return len(self._queue) + len(self._steering)
+
+    @property
+    def phase(self) -> Phase:
+        """What the agent is doing."""
+        if self._run is not None:
+            return self._run.phase
+        if self._condensing is not None:
+            return "condensing"
+        return self._last.phase if self._last else "idle"
+
+    def subscribe(self, handler: Handler) -> Dispose:
+        """Tap the ledger: `handler` is called with every event of this agent until the result is called."""
+        return self.ledger.subscribe(handler)
+
+    def snapshot(self) -> RunSnapshot:
+        """Where the agent is; costs nothing but the making of the snapshot."""
+        if self._run is not None:
+            return self._run.snapshot()
+        history = self._history
+        last = self._last
+        return RunSnapshot(
+            run_id=last.run_id if last else "",
+            session_id=history.session_id if history else "",
+            phase=self.phase,
+            messages=history.view() if history else (),
+            usage=self.costs.total,
+            model=self.config.model,
+            leaf=history.leaf if history else None,
+            error=last.error if last else None,
+        )
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def submit(self, prompt: Prompt, mode: Mode = "queue", *, run_id: str | None = None) -> RunSnapshot:
+        """Say something, and wait until the run that answers it has settled or faulted.
+
+        Args:
+            prompt: text, a turn, or turns (as values or as the session format's JSON).
+            mode: `queue` waits for the end of a run that goes on; `steer` enters it after its current tools.
+            run_id: the id that the run's events carry; made up where it is left out.
+
+        Returns:
+            The run's last snapshot; its phase is `settled` or `faulted`.
+
+        Raises:
+            InvalidInput: there is nothing in the prompt.
+            SessionForeign: the session was written by somebody else and is not adopted.
+        """
+        turns = _turns(prompt)
+        history = await self._ensure_history()
+        if not history.trusted:
+            raise SessionForeign(history.session_id)
+        self._card()
+        waiting = _Waiting(turns, run_id or self.deps.new_id())
+        if mode == "steer" and self._run is not None:
+            self._steering.append(waiting)
+        else:
+            self._queue.append(waiting)
+        if self._run is not None or self._alone.locked():
+            self._publish_queue()
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._drain_queue(), name="agent queue")
+        try:
+            return await asyncio.shield(waiting.ended)
+        except asyncio.CancelledError:
+            await self._withdraw(waiting)
+            raise
+
+    async def abort(self) -> Phase:
+        """End what is going on, keeping what was said; does nothing when idle.
+
+        Returns:
+            The phase that the agent was in.
+        """
+        phase = self.phase
+        if self._condensing is not None:
+            self._condensing.cancel()
+        if self._run is not None:
+            self._run.abort()
+        return phase
+
+    async def close(self) -> None:
+        """End everything; the prompts that wait are answered with a fault, and none is started."""
+        for waiting in (*self._queue, *self._steering):
+            if not waiting.ended.done():
+                waiting.ended.cancel()
+        self._queue.clear()
+        self._steering.clear()
+        await self.abort()
+        if self._pump is not None:
+            await asyncio.wait({self._pump})
+
+    def use_model(self, model: str) -> ModelCard:
+        """Use another model from the next run on.
+
+        Raises:
+            ModelError: there is no such model.
+        """
+        card = self._catalogue.card(model)
+        self.config = msgspec.structs.replace(self.config, model=model)
+        return card
+
+    def configure(self, config: AgentConfig) -> None:
+        """Take another configuration from the next run on."""
+        self.config = config
+
+    # --- the graph ----------------------------------------------------------------------------------------------------
+
+    async def start(self, session: Session) -> None:
+        """Go on in a session that the caller has opened or made."""
+        self._idle("go to another session")
+        self._use(StoredHistory(session))
+
+    async def resume(self, session_id: str, node: str | None = None) -> RunSnapshot:
+        """Take up a session from the store, at its head or at `node`. History is fetched, not replayed: no events.
+
+        Raises:
+            SessionNotFound: the store has no such session, or there is no store.
+            NodeNotFound: the session has no such node.
+            InvalidState: a run goes on.
+        """
+        self._idle("go to another session")
+        if self._store is None:
+            raise SessionNotFound(session_id)
+        if self.session is None or self.session.id != session_id:
+            self._use(StoredHistory(await self._store.open(session_id)))
+        history = await self._ensure_history()
+        if node is not None and node != history.leaf:
+            self._require(node)
+            await history.move_head(node, "resume")
+        self._last = None
+        return self.snapshot()
+
+    async def fork(self, node: str, *, before: bool = False) -> ForkPoint:
+        """Go on from an earlier node, leaving what came after it as a branch of its own.
+
+        Args:
+            node: the node to go on from.
+            before: go on from its parent, and hand the prompt back for editing.
+
+        Raises:
+            NodeNotFound: the session has no such node.
+            InvalidState: a run goes on.
+        """
+        self._idle("fork")
+        point = self.fork_point(node, before=before)
+        await (await self._ensure_history()).move_head(point.leaf, "fork")
+        self._last = None
+        return point
+
+    def fork_point(self, node: str, *, before: bool = False) -> ForkPoint:
+        """Where a fork at `node` would stand; changes nothing.
+
+        Raises:
+            NodeNotFound: the session has no such node.
+        """
+        found = self._require(node)
+        if not before:
+            return ForkPoint(found.id)
+        return ForkPoint(found.parent, found.turn.text if found.turn.role == USER else None)
+
+    async def condense(self, request: CondenseRequest | None = None) -> CondenseResult:
+        """Condense the live path now, or show what that would do.
+
+        Prompts that come meanwhile wait. Cancelling leaves the history untouched.
+
+        Raises:
+            CompactionFailed: no acceptable summary could be made; the history is untouched.
+            InvalidInput: a node that is not on the live path, or a preview that is out of date.
+            InvalidState: a run goes on.
+            SessionForeign: the session was written by somebody else and is not adopted.
+        """
+        self._idle("condense")
+        history = await self._ensure_history()
+        if not history.trusted:
+            raise SessionForeign(history.session_id)
+        async with self._alone:
+            condenser = self._current_condenser(history)
+            self._condensing = asyncio.create_task(condenser.on_request(request or CondenseRequest()))
+            try:
+                return await self._condensing
+            finally:
+                self._condensing.cancel()
+                self._condensing = None
+
+    async def undo_condense(self) -> str | None:
+        """Go back to the line that the last condensation was made from; its leaf.
+
+        Raises:
+            InvalidState: there is none on this branch, or a run goes on.
+        """
+        self._idle("undo a condensation")
+        history = await self._ensure_history()
+        leaf = await uninterrupted(history.undo_condense())
+        self._last = None
+        return leaf
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _drain_queue(self) -> None:
+        while self._queue:
+            async with self._alone:
+                waiting = self._queue.popleft()
+                self._publish_queue()
+                await self._one_run(waiting)
+
+    async def _one_run(self, waiting: _Waiting) -> None:
+        history = await self._ensure_history()
+        condenser = self._current_condenser(history)
+        parts = RunParts(
+            config=self.config,
+            deps=self.deps,
+            history=history,
+            invoke=self._invoke,
+            card=condenser.card,
+            condenser=condenser,
+            costs=self.costs,
+            publish=self.ledger.publish,
+            tools={tool.spec.name: tool for tool in self.config.tools},
+        )
+        self._running = waiting
+        self._run = Run(parts, waiting.run_id, waiting.turns, self._next_steering)
+        try:
+            snapshot = await self._run.execute()
+            self._last = snapshot
+        finally:
+            self._run = None
+            self._running = None
+        for ended in (waiting, *self._joined):
+            if not ended.ended.done():
+                ended.ended.set_result(snapshot)
+        self._joined.clear()
+        # What wanted to steer this run but came too late for it is not lost: it comes next.
+        self._queue.extendleft(reversed(self._steering))
+        self._steering.clear()
+
+    def _next_steering(self) -> Sequence[Turn] | None:
+        """Take the next steering prompt into the run; its author then waits for this run's end."""
+        if not self._steering:
+            return None
+        waiting = self._steering.popleft()
+        self._joined.append(waiting)
+        self._publish_queue()
+        return waiting.turns
+
+    async def _withdraw(self, waiting: _Waiting) -> None:
+        """The caller has cancelled: take its prompt back, or end its run and wait for the end."""
+        for queue in (self._queue, self._steering):
+            if waiting in queue:
+                queue.remove(waiting)
+                waiting.ended.cancel()
+                self._publish_queue()
+                return
+        if (waiting is self._running or waiting in self._joined) and self._run is not None:
+            self._run.abort()
+            await asyncio.wait({waiting.ended})
+
+    def _idle(self, action: str) -> None:
+        if self._run is not None or self._condensing is not None:
+            message = f"A run goes on in this session, so it is not the moment to {action}."
+            raise InvalidState(message, hint="Wait for its end, or stop it first.")
+
+    def _publish_queue(self) -> None:
+        self.ledger.publish(QueueChanged(self.queued))
+
+    async def _ensure_history(self) -> History:
+        if self._history is None:
+            if self._store is not None:
+                session = await self._store.create(cwd=self.deps.workspace, model=self.config.model)
+                self._use(StoredHistory(session))
+            else:
+                self._use(MemoryHistory(self.deps.new_id(), self.deps.clock))
+        assert self._history is not None  # noqa: S101 - set just above
+        return self._history
+
+    def _use(self, history: History) -> None:
+        self._history = history
+        self._condenser = None
+        self._last = None
+
+    def _card(self) -> ModelCard:
+        return self._catalogue.card(self.config.model)
+
+    def _current_condenser(self, history: History) -> Condenser:
+        card = self._card()
+        if self._condenser is None or not self._condenser.fits(history, card):
+            self._condenser = Condenser(
+                history=history,
+                card=card,
+                config=self.config,
+                invoke=self._invoke,
+                costs=self.costs,
+                publish=self.ledger.publish,
+            )
+        self._condenser.config = self.config
+        return self._condenser
+
+    def _require(self, node: str) -> Node:
+        history = self._history
+        if isinstance(history, (StoredHistory, MemoryHistory)):
+            graph = history.session.graph if isinstance(history, StoredHistory) else history.graph
+            found = graph.find(node)
+            if found is not None:
+                return found
+        raise NodeNotFound(self.session_id or "", node)
+
+
+def _turns(prompt: Prompt) -> tuple[Turn, ...]:
+    """The prompt as turns, none of them empty."""
+    if isinstance(prompt, str):
+        turns: tuple[Turn, ...] = (user(prompt),) if prompt.strip() else ()
+    elif isinstance(prompt, Turn):
+        turns = (prompt,)
+    else:
+        try:
+            turns = tuple(turn if isinstance(turn, Turn) else turn_from_json(turn) for turn in prompt)
+        except ValueError as error:
+            message = f"This is not a turn: {error}."
+            raise InvalidInput(message) from error
+    turns = tuple(turn for turn in turns if turn.blocks)
+    if not turns:
+        raise InvalidInput("The prompt is empty.", hint="Write something, then submit.")
+    return turns

@@ -1,0 +1,286 @@
+"""When the live path is condensed, and how the outcome becomes part of the session's graph.
+
+The work on the text is `condensation`'s. Here stand the moments (before a model call, after an overflow, on request), the
+rule of two attempts, the preview and its token, and the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from indusagi_lsp.condensation import (
+    CompactionPolicy,
+    Condensation,
+    ContextMeter,
+    ProgressGuard,
+    check_fixed,
+    condense,
+)
+from indusagi_lsp.conductor.config import AgentConfig
+from indusagi_lsp.conductor.cost import CostTracker
+from indusagi_lsp.conductor.history import History
+from indusagi_lsp.conductor.uninterrupted import uninterrupted
+from indusagi_lsp.contract.errors import CompactionFailed, InvalidInput, InvalidState
+from indusagi_lsp.contract.events import CondenseFinished, CondenseStarted, CondenseTrigger, Phase, RunEvent
+from indusagi_lsp.contract.models import ModelCard, ModelInvoker, ToolSpec, Usage
+from indusagi_lsp.contract.turns import Turn
+
+SetPhase: TypeAlias = Callable[[Phase], None]
+
+STALE = "The conversation has moved on since this preview was made."
+
+
+class CondenseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller wants condensed.
+
+    Attributes:
+        instruction: what the summary should heed; it is for the model.
+        up_to: drop nothing after this node.
+        from_: drop nothing before this node.
+        preview: only show what would happen.
+        token: apply the preview that had this token.
+        text: the edited text for it.
+    """
+
+    instruction: str | None = None
+    up_to: str | None = None
+    from_: str | None = None
+    preview: bool = False
+    token: str | None = None
+    text: str | None = None
+
+
+class CondensePlan(msgspec.Struct, frozen=True):
+    """What condensing would do: node ids that are dropped and kept, tokens, and the draft that can be edited."""
+
+    cut: int
+    dropped: tuple[str, ...]
+    kept: tuple[str, ...]
+    before: int
+    after: int
+    draft: str
+    token: str
+
+
+class CondenseOutcome(msgspec.Struct, frozen=True):
+    """What condensing came to. Without `condensed`, `reason` or `plan` says why not."""
+
+    condensed: bool
+    before: int
+    after: int
+    cut: int
+    summary: str | None = None
+    reason: str | None = None
+    plan: CondensePlan | None = None
+
+
+class Condenser:
+    """Condenses one history for one model.
+
+    Args:
+        history: the conversation.
+        card: the model whose window counts.
+        config: the agent's; only `compaction`, `system` and `tools` matter here.
+        invoke: calls the model.
+        costs: where a summary's usage is counted.
+        publish: where events go.
+        pinned: node ids that the user wants kept word for word.
+    """
+
+    def __init__(
+        self,
+        *,
+        history: History,
+        card: ModelCard,
+        config: AgentConfig,
+        invoke: ModelInvoker,
+        costs: CostTracker,
+        publish: Callable[[RunEvent], None],
+    ) -> None:
+        self.card = card
+        self._history = history
+        self._config = config
+        self._invoke = invoke
+        self._costs = costs
+        self._publish = publish
+        self._guard = ProgressGuard()
+        self._seen: tuple[Turn, ...] = ()
+        self._meter = ContextMeter((), system=config.system, tools=self._specs(config))
+        self._previews: dict[str, tuple[str | None, Condensation]] = {}
+
+    def fits(self, history: History, card: ModelCard) -> bool:
+        """Whether this is the condenser of that history and model."""
+        return history is self._history and card == self.card
+
+    def configure(self, config: AgentConfig) -> None:
+        """Take another configuration."""
+        if (config.system, config.tools) != (self._config.system, self._config.tools):
+            self._meter.set_fixed(config.system, self._specs(config))
+        self._config = config
+
+    def estimate(self) -> int:
+        """The size of the next prompt, in tokens."""
+        self._measure()
+        return self._meter.tokens
+
+    def model_answered(self, usage: Usage | None) -> None:
+        """A model call came to its end; called before its answer is appended."""
+        self._guard.progressed()
+        self._measure()
+        if usage is not None:
+            self._meter.report(usage, len(self._seen))
+
+    async def if_due(self, set_phase: SetPhase) -> None:
+        """Condense if the policy says so. A failure is told, and the run goes on with the history as it is.
+
+        Raises:
+            CompactionFailed: the system prompt alone fills the window, so that no condensing can help.
+        """
+        policy = self._config.compaction
+        if policy is None:
+            return
+        self._measure()
+        if not self._meter.is_due(policy, self.card):
+            return
+        check_fixed(self._meter.fixed, self.card, policy)
+        await self._automatically(policy, "auto", set_phase)
+
+    async def after_overflow(self, set_phase: SetPhase) -> bool:
+        """The provider refused the prompt as too long: condense, also where no policy is set.
+
+        Returns:
+            Whether the history is smaller now, so that it makes sense to ask again.
+        """
+        policy = self._config.compaction or CompactionPolicy()
+        return await self._automatically(policy, "overflow", set_phase)
+
+    async def on_request(self, request: CondenseRequest) -> CondenseOutcome:
+        """Condense, preview, or apply a preview.
+
+        Raises:
+            InvalidInput: a node that is not on the live path, or a text without the preview's token.
+            InvalidState: the head has moved since the preview.
+            CompactionFailed: no acceptable summary could be made; the history is untouched.
+        """
+        if request.token is not None:
+            return await self._apply_preview(request)
+        if request.text is not None:
+            raise InvalidInput("An edited text needs the preview's `token`.", hint="Ask for a preview first.")
+
+        self._publish(CondenseStarted("manual"))
+        try:
+            made = await self._make(self._config.compaction or CompactionPolicy(), request)
+        except BaseException as error:
+            reason = error.message if isinstance(error, CompactionFailed) else "It was stopped."
+            self._finish(None, reason)
+            raise
+        if request.preview or not made.condensed:
+            self._finish(made, "Nothing was changed: this was a preview." if made.condensed else made.reason)
+            plan = self._plan(made) if made.condensed else None
+            return CondenseOutcome(False, made.before, made.after, 0, reason=made.reason or None, plan=plan)
+        return await self._store(made, "manual")
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _automatically(self, policy: CompactionPolicy, trigger: CondenseTrigger, set_phase: SetPhase) -> bool:
+        set_phase("condensing")
+        self._publish(CondenseStarted(trigger))
+        try:
+            self._guard.attempt()
+            made = await self._make(policy, CondenseRequest())
+        except CompactionFailed as error:
+            self._finish(None, f"{error.message} {error.hint}".rstrip())
+            return False
+        except BaseException:
+            self._finish(None, "It was stopped.")
+            raise
+        if not made.condensed:
+            self._finish(made, made.reason)
+            return False
+        await self._store(made, trigger)
+        return True
+
+    async def _make(self, policy: CompactionPolicy, request: CondenseRequest) -> Condensation:
+        nodes = self._history.nodes()
+        ids = [node.id for node in nodes]
+        view = self._history.view()
+        made = await condense(
+            view,
+            self.card,
+            policy,
+            self._invoke if self.card.tools else None,
+            instruction=request.instruction,
+            cut=_position(ids, request.up_to) + 1 if request.up_to is not None else None,
+            start=_position(ids, request.from_) if request.from_ is not None else 0,
+            pins=[at for at, node in enumerate(ids) if node in self._history.pinned],
+        )
+        if made.usage is not None:
+            self._costs.add(self.card.provider, "summarizer", made.usage)
+        return made
+
+    async def _store(self, made: Condensation, trigger: CondenseTrigger) -> CondenseOutcome:
+        summary = await uninterrupted(self._history.condense(made, trigger))
+        self._previews.clear()
+        self._seen = ()
+        self._meter.reset(())
+        self._measure()
+        self._finish(made, None, summary)
+        return CondenseOutcome(True, made.before, made.after, made.cut - made.start, summary, made.reason or None)
+
+    async def _apply_preview(self, request: CondenseRequest) -> CondenseOutcome:
+        leaf, made = self._previews.get(request.token or "", (None, None))
+        if made is None:
+            raise InvalidInput("There is no preview of that token.", hint="Ask for a new preview.")
+        if leaf != self._history.leaf:
+            raise InvalidState(STALE, hint="Ask for a new preview.")
+        if request.text is not None:
+            made = made.with_text(request.text)
+        self._publish(CondenseStarted("manual"))
+        return await self._store(made, "manual")
+
+    def _plan(self, made: Condensation) -> CondensePlan:
+        leaf = self._history.leaf
+        token = made.token(leaf)
+        self._previews = {token: (leaf, made)}
+        ids = tuple(node.id for node in self._history.nodes())
+        return CondensePlan(
+            made.cut - made.start,
+            ids[made.start : made.cut],
+            ids[: made.start] + ids[made.cut :],
+            made.before,
+            made.after,
+            made.draft,
+            token,
+        )
+
+    def _finish(self, made: Condensation | None, reason: str | None, summary: str | None = None) -> None:
+        before = made.before if made is not None else self._meter.tokens
+        after = made.after if made is not None and summary is not None else before
+        cut = made.cut - made.start if made is not None and summary is not None else 0
+        self._publish(CondenseFinished(before, after, cut, summary, reason))
+
+    def _measure(self) -> None:
+        """Bring the meter up to the history: usually by what was appended, else anew."""
+        view = self._history.view()
+        known = len(self._seen)
+        if view[:known] == self._seen:
+            fresh: Sequence[Turn] = view[known:]
+            for turn in fresh:
+                self._meter.append(turn)
+        else:
+            self._meter.reset(view)
+        self._seen = view
+
+    def _specs(self, config: AgentConfig) -> tuple[ToolSpec, ...]:
+        return tuple(tool.spec for tool in config.tools) if self.card.tools else ()
+
+
+def _position(ids: Sequence[str], node: str) -> int:
+    try:
+        return ids.index(node)
+    except ValueError:
+        message = f"Node {node!r} is not on the live path."
+        raise InvalidInput(message, hint="Name a node of the branch that is being condensed.") from None

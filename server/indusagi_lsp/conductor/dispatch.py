@@ -1,0 +1,185 @@
+"""Runs the tool calls of one assistant turn: checks, asks, executes within limits, and always gives each a result.
+
+Calls whose tools only read run together; any other call runs alone, in order. A mistake of the model (an unknown tool,
+arguments that do not fit) is a result that helps it, never an exception. Whatever happens, a call that was announced as
+started is announced as finished, exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from indusagi_lsp.conductor.config import Document
+from indusagi_lsp.conductor.uninterrupted import uninterrupted
+from indusagi_lsp.contract import jsontext
+from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision
+from indusagi_lsp.contract.clock import NewId
+from indusagi_lsp.contract.errors import IndusagiError
+from indusagi_lsp.contract.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CallStage,
+    RunEvent,
+    ToolCalled,
+    ToolFinished,
+    ToolResult,
+    ToolUpdate,
+)
+from indusagi_lsp.contract.limits import cap_output
+from indusagi_lsp.contract.tools import Effect, Tool, ToolContext, ToolOutcome
+from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock
+
+logger = logging.getLogger(__name__)
+
+READ_ONLY = frozenset({Effect.READ})
+INTERRUPTED = "interrupted; its effects are unknown"
+NEVER_STARTED = "interrupted; it was never started"
+
+
+
+class Dispatcher:
+    """Executes calls for one agent.
+
+    Args:
+        tools: by name.
+        approver: asked before anything that does more than read.
+        publish: where events go.
+        stage: told of each call's stage, for snapshots and receipts; awaited, so that a receipt is on disk first.
+        record: told of each result as soon as it is there; awaited.
+        document: unsaved text of open files.
+        new_id: makes approval ids.
+        seconds: the time that one call may take.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        *,
+        approver: Approver,
+        publish: Callable[[RunEvent], None],
+        stage: Callable[[ToolCallBlock, CallStage, bool], Awaitable[None]],
+        record: Callable[[ToolResultBlock], Awaitable[None]],
+        document: Document,
+        new_id: NewId,
+        seconds: float,
+    ) -> None:
+        self._tools = tools
+        self._approver = approver
+        self._publish = publish
+        self._stage = stage
+        self._record = record
+        self._document = document
+        self._new_id = new_id
+        self._seconds = seconds
+        self._allowed: set[str] = set()
+
+    async def run(self, calls: Sequence[ToolCallBlock], *, session_id: str, run_id: str) -> None:
+        """Run `calls` and record a result for each, also when this is cancelled.
+
+        Args:
+            calls: the turn's calls, with ids of their own.
+            session_id: for the tools and the questions.
+            run_id: for the questions.
+        """
+        open_calls = {call.id: call for call in calls}
+        started: set[str] = set()
+
+        async def one(call: ToolCallBlock) -> None:
+            outcome = await self._execute(call, session_id, run_id, started)
+            del open_calls[call.id]
+            await uninterrupted(self._finish(call, outcome))
+
+        try:
+            for batch in self._batches(calls):
+                if len(batch) == 1:
+                    await one(batch[0])
+                    continue
+                async with asyncio.TaskGroup() as group:
+                    for call in batch:
+                        group.create_task(one(call))
+        finally:
+            for call in tuple(open_calls.values()):
+                text = INTERRUPTED if call.id in started else NEVER_STARTED
+                await uninterrupted(self._finish(call, ToolOutcome(text, is_error=True)))
+
+    def _batches(self, calls: Sequence[ToolCallBlock]) -> Iterator[list[ToolCallBlock]]:
+        """Neighbouring calls that only read, together; every other call alone."""
+        batch: list[ToolCallBlock] = []
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if tool is None or tool.effects <= READ_ONLY:
+                batch.append(call)
+                continue
+            if batch:
+                yield batch
+                batch = []
+            yield [call]
+        if batch:
+            yield batch
+
+    async def _execute(self, call: ToolCallBlock, session_id: str, run_id: str, started: set[str]) -> ToolOutcome:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools)) or "none"
+            return ToolOutcome(f"There is no tool {call.name!r}. The tools are: {names}.", is_error=True)
+        if not isinstance(call.input, Mapping):
+            return ToolOutcome(
+                f"The arguments of {call.name} were not a JSON object, so it was not run. Send the call again with one.",
+                is_error=True,
+            )
+        effectful = not tool.effects <= READ_ONLY
+        if effectful and not await self._permitted(call, session_id, run_id):
+            return ToolOutcome("The user did not allow this. Do not try it in another way; ask what to do.", is_error=True)
+
+        await self._stage(call, "started", effectful)
+        started.add(call.id)
+        self._publish(ToolCalled(call.id, call.name, call.input))
+        context = ToolContext(session_id, call.id, lambda text: self._publish(ToolUpdate(call.id, text)), self._document)
+        return await self._within_limits(tool, call.input, context)
+
+    async def _within_limits(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        try:
+            async with asyncio.timeout(self._seconds):
+                outcome = await tool.run(arguments, context)
+        except IndusagiError as error:
+            return ToolOutcome(f"{error.message} {error.hint}".rstrip(), is_error=True)
+        except TimeoutError:
+            return ToolOutcome(f"{tool.spec.name} was ended after {self._seconds:g} s.", is_error=True)
+        except Exception:
+            logger.exception("tool %s raised", tool.spec.name)
+            return ToolOutcome(f"{tool.spec.name} failed by a fault of its own; it can be tried again.", is_error=True)
+        return ToolOutcome(cap_output(outcome.output), outcome.is_error)
+
+    async def _permitted(self, call: ToolCallBlock, session_id: str, run_id: str) -> bool:
+        """Ask the user, bound to the exact bytes of the call. Any failure to get an answer is a denial."""
+        action = jsontext.dumps({"tool": call.name, "input": call.input})
+        sha256 = hashlib.sha256(action).hexdigest()
+        if sha256 in self._allowed:
+            return True
+
+        request = ApprovalRequest(
+            self._new_id(), session_id, run_id, call.id, call.name, action.decode("utf-8"), sha256
+        )
+        await self._stage(call, "awaiting_approval", False)
+        self._publish(ApprovalRequested(request.id, call.id, request.action, request.options))
+        decision: Decision = "deny"
+        by = "nobody"
+        try:
+            decision = await self._approver(request)
+            by = "user"
+        except Exception:
+            logger.exception("the approver failed; that is a denial")
+        finally:
+            self._publish(ApprovalResolved(request.id, decision, by))
+        if decision == "session":
+            self._allowed.add(sha256)
+        return decision in ("once", "session")
+
+    async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
+        await self._record(ToolResultBlock(call.id, outcome.output, outcome.is_error))
+        await self._stage(call, "finished", call.name in self._tools and not self._tools[call.name].effects <= READ_ONLY)
+        self._publish(ToolFinished(call.id, call.name, ToolResult(outcome.output, outcome.is_error)))

@@ -1,0 +1,44 @@
+"""`create_agent`: the engine's door (seed: `createAgent`)."""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+
+from indusagi_lsp.conductor.agent import Agent
+from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
+from indusagi_lsp.contract.places import user_places
+from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelInvoker
+
+
+class _AnyModel:
+    """The catalogue of a host that brings its own invoker: any name is a model, of which nothing is known."""
+
+    def card(self, model: str, /) -> ModelCard:
+        provider, _, name = model.rpartition(":")
+        return ModelCard(model, provider or "custom", name)
+
+
+def create_agent(config: AgentConfig, deps: AgentDeps | None = None) -> Agent:
+    """Make an agent.
+
+    Args:
+        config: how it behaves.
+        deps: the parts it works with; what is left out gets a default. Without `invoke_model` the models of the user's
+            own environment are used.
+
+    Returns:
+        An idle agent. Nothing is read, written or started before its first use.
+    """
+    deps = deps or AgentDeps()
+    invoke, catalogue = deps.invoke_model, deps.catalogue
+    if invoke is None:
+        from indusagi_lsp.models import ModelsConfig, create_models
+
+        models = create_models(
+            ModelsConfig(), environ=dict(os.environ), cache_dir=user_places(os.environ).cache, clock=deps.clock
+        )
+        invoke, catalogue = models.invoke, catalogue or models
+    return Agent(
+        config, deps, invoke=cast("ModelInvoker", invoke), catalogue=cast("ModelCatalogue", catalogue or _AnyModel())
+    )

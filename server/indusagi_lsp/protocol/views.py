@@ -1,0 +1,136 @@
+"""Sessions, nodes, memories and models of the engine as the wire shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from indusagi_lsp.condensation import estimate_turn_tokens
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.contract.models import ModelCard
+from indusagi_lsp.contract.turns import (
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Turn,
+    turn_to_json,
+)
+from indusagi_lsp.memory import MemoryEntry
+from indusagi_lsp.protocol import messages as m
+from indusagi_lsp.sessions import Node, SessionSummary
+
+PREVIEW_CHARS = 120
+
+
+def preview(turn: Turn) -> str:
+    """A turn in one short line, for lists and trees."""
+    for block in turn.blocks:
+        if isinstance(block, TextBlock) and "context" in block.extra:
+            continue
+        if isinstance(block, (TextBlock, ThinkingBlock)):
+            text = block.text
+        elif isinstance(block, ToolCallBlock):
+            text = f"{block.name}(…)"
+        elif isinstance(block, ToolResultBlock):
+            text = block.output
+        elif isinstance(block, ImageBlock):
+            text = "(image)"
+        else:
+            text = "(unknown block)"
+        line = " ".join(text[: PREVIEW_CHARS * 4].split())
+        if line:
+            return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+    return ""
+
+
+def notice_view(notice: Notice) -> m.NoticeView:
+    """Something that the user should know."""
+    return m.NoticeView(level=notice.level, code=notice.code, text=notice.text)
+
+
+def session_info(summary: SessionSummary, workspace: str, state: m.SessionState) -> m.SessionInfo:
+    """A session in a list."""
+    return m.SessionInfo(
+        id=summary.id,
+        workspace=workspace,
+        title=summary.title,
+        created_at=summary.created_at,
+        updated_at=summary.updated_at,
+        turns=summary.turns,
+        head=summary.head,
+        tokens=summary.tokens,
+        cost=summary.cost,
+        state=state,
+        model=summary.model,
+        parent_session=summary.parent_session,
+    )
+
+
+def turn_view(node: Node, *, gap: bool) -> m.TurnView:
+    """One turn of a path."""
+    turn = turn_to_json(node.turn)
+    return m.TurnView(
+        id=node.id,
+        role=turn["role"],
+        blocks=turn["blocks"],
+        created_at=node.created_at,
+        gap=gap,
+        verified=node.verified,
+    )
+
+
+def tree_nodes(nodes: Iterable[Node], labels: Mapping[str, str]) -> list[m.TreeNode]:
+    """The nodes of a graph."""
+    return [
+        m.TreeNode(
+            id=node.id,
+            parent=node.parent,
+            role=node.turn.role,
+            preview=preview(node.turn),
+            label=labels.get(node.id),
+            tokens=estimate_turn_tokens(node.turn),
+            created_at=node.created_at,
+        )
+        for node in nodes
+    ]
+
+
+def memory_entry(entry: MemoryEntry) -> m.MemoryEntryView:
+    """Something remembered."""
+    source = entry.source
+    expires = entry.expires_at
+    return m.MemoryEntryView(
+        id=entry.identifier,
+        content=entry.content,
+        tags=list(entry.tags),
+        metadata=_plain(entry.metadata),
+        scope=entry.scope.value,
+        created_at=_ms(entry.created_at),
+        updated_at=_ms(entry.updated_at),
+        expires_at=_ms(expires) if expires is not None else None,
+        source=m.MemorySource(session=source.session, node=source.node) if source is not None else None,
+    )
+
+
+def model_info(card: ModelCard, *, available: bool, note: str) -> m.ModelInfo:
+    """A model that can be named."""
+    return m.ModelInfo(
+        id=card.id,
+        provider=card.provider,
+        name=card.name,
+        window=card.window,
+        tools=card.tools,
+        local=card.local,
+        available=available,
+        note=note or card.note,
+    )
+
+
+def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(metadata)
+
+
+def _ms(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,301 @@
+"""The host of one workspace folder: its store, its memory, its models, and the sessions that are in use.
+
+Nothing is opened before it is needed, and no state is shared between hosts but the models and the user's own settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indusagi_lsp.conductor import AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
+from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
+from indusagi_lsp.contract.clock import Clock, NewId
+from indusagi_lsp.contract.errors import IndusagiError
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.contract.models import ModelCard
+from indusagi_lsp.contract.places import Places
+from indusagi_lsp.protocol import messages as m
+from indusagi_lsp.sessions import Session, SessionStore, Signer
+from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
+from indusagi_lsp.workspace.live import LiveSession
+from indusagi_lsp.workspace.outlet import Outlet
+from indusagi_lsp.workspace.paths import uri_path
+from indusagi_lsp.workspace.settings import Settings, merge_settings
+
+if TYPE_CHECKING:
+    from indusagi_lsp.memory import MemoryService
+    from indusagi_lsp.models import Models
+
+INDUSAGI = ".indusagi"
+RULES_FILE = "AGENTS.md"
+MAX_RULES_BYTES = 16_000
+EXCERPT_CHARS = 2_400
+"""What a model without tools gets of the workspace: about 600 tokens, which the bundled one reads in 3 s."""
+
+MAX_IDLE_SESSIONS = 32
+MAX_ATTACHED_BYTES = 1_000_000
+
+
+class Host:
+    """One workspace folder.
+
+    Args:
+        uri: the folder's normalised URI.
+        root: the folder.
+        name: as the editor shows it.
+        trusted: whether the user trusts what is in the folder.
+        outlet: where events go.
+        models: the models of this user.
+        places: the user's own folders.
+        signer: the user's key for heads.
+        settings: layers of raw settings, weakest first.
+    """
+
+    def __init__(
+        self,
+        *,
+        uri: str,
+        root: Path,
+        name: str,
+        trusted: bool,
+        outlet: Outlet,
+        models: Models,
+        places: Places,
+        signer: Signer,
+        settings: tuple[Mapping[str, Any], ...],
+        clock: Clock,
+        new_id: NewId,
+    ) -> None:
+        self.uri = uri
+        self.root = root
+        self.name = name
+        self.trusted = trusted
+        self.models = models
+        self.places = places
+        self.settings, self.notices = merge_settings(*settings)
+        self.store = SessionStore(root / INDUSAGI / "sessions", signer=signer, clock=clock, new_id=new_id)
+        self._outlet = outlet
+        self._signer = signer
+        self._clock = clock
+        self._new_id = new_id
+        self._guard = PathGuard(root)
+        self._live: dict[str, LiveSession] = {}
+        self._opening: dict[str, asyncio.Task[LiveSession]] = {}
+        self._memory: MemoryService | None = None
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> Mapping[str, LiveSession]:
+        """The sessions in use, by id."""
+        return self._live
+
+    @property
+    def model_id(self) -> str:
+        """The model of new sessions."""
+        return self.settings.model or self.models.default()
+
+    @property
+    def running(self) -> list[str]:
+        """The sessions in which a run goes on."""
+        return [session_id for session_id, live in self._live.items() if live.agent.running]
+
+    async def new_session(self, *, title: str | None, model: str | None) -> LiveSession:
+        """Make an empty session.
+
+        Raises:
+            ModelError: there is no such model.
+            PersistenceFault: the folder cannot be written.
+        """
+        if model is not None:
+            self.models.card(model)
+        session = await self.store.create(cwd=self.uri, title=title, model=model)
+        live = await self._begin(session)
+        self.changed()
+        return live
+
+    async def session(self, session_id: str) -> LiveSession:
+        """The session, opened if it is not in use yet.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            InvalidInput: that is no session id.
+        """
+        live = self._live.get(session_id)
+        if live is None:
+            # Two requests for one session must get one agent, so the second waits for the first one's opening.
+            opening = self._opening.get(session_id)
+            if opening is None:
+                opening = asyncio.create_task(self._open(session_id))
+                self._opening[session_id] = opening
+                opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
+            live = await asyncio.shield(opening)
+        live.used_at = self._clock.monotonic()
+        return live
+
+    async def adopt_fork(self, session: Session) -> LiveSession:
+        """Take a session into use that was just made by a fork."""
+        live = await self._begin(session)
+        self.changed()
+        return live
+
+    async def _open(self, session_id: str) -> LiveSession:
+        return await self._begin(await self.store.open(session_id))
+
+    async def _begin(self, session: Session) -> LiveSession:
+        await self._close_idle()
+        model = session.meta.model or self.model_id
+        try:
+            card = self.models.card(model)
+        except IndusagiError:
+            # The model that the session was made with is not there any more; a run would say so, but reading must work.
+            card = self.models.card(self.models.default())
+        agent = create_agent(
+            await self._agent_config(card),
+            AgentDeps(
+                invoke_model=self.models.invoke,
+                catalogue=self.models,
+                store=self.store,
+                approver=self._approve,
+                excerpts=self._excerpts,
+                document=self._document,
+                workspace=self.uri,
+                clock=self._clock,
+                new_id=self._new_id,
+            ),
+        )
+        await agent.start(session)
+        live = LiveSession(
+            agent, session, outlet=self._outlet, workspace=self.uri, clock=self._clock, on_change=self.changed
+        )
+        self._live[session.id] = live
+        return live
+
+    async def use_model(self, live: LiveSession, model: str) -> None:
+        """Use another model in a session, from its next run on.
+
+        Raises:
+            ModelError: there is no such model.
+        """
+        live.agent.configure(await self._agent_config(self.models.card(model)))
+
+    async def _close_idle(self) -> None:
+        """Close the sessions that were not used for longest, so that a long day does not fill the memory."""
+        idle = sorted((live.used_at, key) for key, live in self._live.items() if not live.agent.running)
+        for _, key in idle[: max(0, len(self._live) - MAX_IDLE_SESSIONS + 1)]:
+            await self._live.pop(key).close()
+
+    # --- what an agent is given ---------------------------------------------------------------------------------------
+
+    async def _agent_config(self, card: ModelCard) -> AgentConfig:
+        settings = self.settings
+        return AgentConfig(
+            model=card.id,
+            system=build_system_prompt(
+                workspace=str(self.root), platform=platform.system(), card=card, rules=await self._rules()
+            ),
+            tools=read_only_tools(self._guard) if card.tools else (),
+            thinking=settings.thinking,
+            compaction=settings.compaction.policy,
+            max_turns=settings.max_turns,
+            tool_seconds=settings.tool_seconds,
+        )
+
+    async def _rules(self) -> list[RulesFile]:
+        """The repository's standing instructions; a stranger's are left out until the folder is trusted."""
+        if not self.trusted:
+            return []
+        try:
+            data = await asyncio.to_thread(self._guard.read_bytes, RULES_FILE, MAX_RULES_BYTES)
+        except (IndusagiError, OSError):
+            return []
+        return [RulesFile(RULES_FILE, data.decode("utf-8", "replace"), "repository")]
+
+    async def _excerpts(self, prompt: str) -> str:
+        found = await asyncio.to_thread(excerpts, self._guard, prompt, EXCERPT_CHARS)
+        return "\n\n".join(f'<excerpt path="{excerpt.path}">\n{excerpt.text}\n</excerpt>' for excerpt in found)
+
+    def _document(self, path: str) -> str | None:
+        return self._outlet.document((self.root / path).as_uri())
+
+    async def _approve(self, request: ApprovalRequest) -> Decision:
+        if not self.trusted:
+            return "deny"
+        return await self._outlet.approve(
+            m.ApproveParams(
+                approval_id=request.id,
+                workspace=self.uri,
+                session_id=request.session_id,
+                run_id=request.run_id,
+                call_id=request.call_id,
+                tool=request.tool,
+                action=request.action,
+                size=len(request.action.encode("utf-8", "surrogatepass")),
+                sha256=request.sha256,
+                options=list(request.options),
+            )
+        )
+
+    def read_file(self, uri: str) -> str:
+        """A file that goes with a prompt: the editor's unsaved text, else what is on disk, past the path guard. Blocks.
+
+        Raises:
+            ToolFailed: the file lies outside of the folder, is no text, or cannot be read.
+        """
+        unsaved = self._outlet.document(uri)
+        if unsaved is not None:
+            return unsaved
+        path = self._guard.relative(uri_path(uri))
+        return self._guard.read_bytes(path, MAX_ATTACHED_BYTES).decode("utf-8", "replace")
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> MemoryService:
+        """What is remembered in this workspace."""
+        if self._memory is None:
+            from indusagi_lsp.memory import FileMemoryStore, MemoryService, now_from
+
+            now = now_from(self._clock)
+            seal = self._signer.seal
+            self._memory = MemoryService(
+                FileMemoryStore(self.root / INDUSAGI / "memory", workspace=self.uri, now=now, mac=seal),
+                FileMemoryStore(self.places.data / "memory", workspace=self.uri, now=now, mac=seal),
+                now=now,
+                new_id=self._new_id,
+            )
+        return self._memory
+
+    def memory_changed(self) -> None:
+        """Tell the client that what is remembered has changed."""
+        self._outlet.memory_changed(self.uri)
+
+    def changed(self) -> None:
+        """Tell the client that the list of sessions, or what runs, has changed."""
+        self._outlet.sessions_changed(self.uri)
+        running = self.running
+        text = f"{len(running)} run{'s' if len(running) != 1 else ''}" if running else "Ready"
+        self._outlet.status(m.StatusParams(busy=bool(running), message=text))
+
+    async def configure(self, *layers: Mapping[str, Any]) -> list[Notice]:
+        """Take other settings; sessions in use take them from their next run on.
+
+        Returns:
+            A notice for each value that was not taken.
+        """
+        self.settings, self.notices = merge_settings(*layers)
+        for live in self._live.values():
+            live.agent.configure(await self._agent_config(self.models.card(live.agent.config.model)))
+        return self.notices
+
+    async def close(self) -> None:
+        """End every run, and let go of every file."""
+        live, self._live = list(self._live.values()), {}
+        await asyncio.gather(*(session.close() for session in live))
+        await self.store.close()
+        if self._memory is not None:
+            await self._memory.close()

@@ -1,0 +1,248 @@
+"""The hosts of all open folders, and the one place where an operation finds its host and its code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from indusagi_lsp import __version__
+from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
+from indusagi_lsp.contract.errors import InvalidInput, InvalidState, SessionNotFound
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.contract.places import Places, user_places
+from indusagi_lsp.models import create_models
+from indusagi_lsp.protocol import messages as m
+from indusagi_lsp.protocol import operations as o
+from indusagi_lsp.protocol.views import notice_view
+from indusagi_lsp.sessions import Signer, load_key
+from indusagi_lsp.workspace import serve_memory, serve_models, serve_runs, serve_sessions
+from indusagi_lsp.workspace.host import Host
+from indusagi_lsp.workspace.outlet import Outlet
+from indusagi_lsp.workspace.paths import uri_path
+from indusagi_lsp.workspace.settings import read_user_config
+
+if TYPE_CHECKING:
+    from indusagi_lsp.models import Models
+
+logger = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Host, Any], Awaitable[msgspec.Struct]]
+
+HANDLERS: Mapping[str, Handler] = {
+    o.SESSION_NEW.name: serve_sessions.new,
+    o.SESSION_LIST.name: serve_sessions.listing,
+    o.SESSION_TREE.name: serve_sessions.tree,
+    o.SESSION_ADOPT.name: serve_sessions.adopt,
+    o.RESUME.name: serve_sessions.resume,
+    o.FORK.name: serve_sessions.fork,
+    o.SUBMIT.name: serve_runs.submit,
+    o.ABORT.name: serve_runs.abort,
+    o.SNAPSHOT.name: serve_runs.snapshot,
+    o.CONDENSE.name: serve_runs.condense,
+    o.CONDENSE_UNDO.name: serve_runs.undo,
+    o.REMEMBER.name: serve_memory.remember,
+    o.RECALL.name: serve_memory.recall,
+    o.MEMORY_LIST.name: serve_memory.listing,
+    o.FORGET.name: serve_memory.forget,
+    o.MODELS_LIST.name: serve_models.listing,
+}
+"""The code of each operation that concerns one workspace; `status` concerns them all."""
+
+
+class Hosts:
+    """One host per workspace folder.
+
+    Args:
+        outlet: where their words go.
+        environ: the process's environment, for keys and places.
+        places: the user's own folders; by default told by `environ`.
+        clock: the time.
+        new_id: makes ids.
+    """
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        *,
+        environ: Mapping[str, str],
+        places: Places | None = None,
+        clock: Clock | None = None,
+        new_id: NewId = new_uuid,
+    ) -> None:
+        self._outlet = outlet
+        self._environ = environ
+        self._places = places or user_places(environ)
+        self._clock = clock or SystemClock()
+        self._new_id = new_id
+        self._hosts: dict[str, Host] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._models: Models | None = None
+        self._signer: Signer | None = None
+        self._user_settings: Mapping[str, Any] = {}
+        self._editor_settings: Mapping[str, Any] = {}
+        self._notices: list[Notice] = []
+        self._prepared = asyncio.Lock()
+        self._closed = False
+
+    # --- folders ------------------------------------------------------------------------------------------------------
+
+    async def open_folder(self, uri: str, name: str, trusted: bool) -> None:  # noqa: FBT001 - the seam's shape
+        """Host a folder; one that is hosted already only takes the new trust.
+
+        Args:
+            uri: its normalised file URI.
+            name: as the editor shows it.
+            trusted: whether the user trusts what is in it.
+
+        Raises:
+            InvalidInput: it is no folder on this machine.
+        """
+        await self._prepare()
+        async with self._opening.setdefault(uri, asyncio.Lock()):
+            known = self._hosts.get(uri)
+            if known is not None and known.trusted == trusted:
+                return
+            root = Path(uri_path(uri))
+            if not await asyncio.to_thread(root.is_dir):
+                message = f"{root} is not a folder."
+                raise InvalidInput(message, hint="Open a folder that exists.")
+            if known is not None:
+                del self._hosts[uri]
+                await known.close()
+            assert self._models is not None  # noqa: S101 - made by `_prepare`
+            assert self._signer is not None  # noqa: S101
+            self._hosts[uri] = Host(
+                uri=uri,
+                root=root,
+                name=name,
+                trusted=trusted,
+                outlet=self._outlet,
+                models=self._models,
+                places=self._places,
+                signer=self._signer,
+                settings=(self._user_settings, self._editor_settings),
+                clock=self._clock,
+                new_id=self._new_id,
+            )
+
+    async def close_folder(self, uri: str) -> None:
+        """Let go of a folder; runs in it are ended, and nothing is lost."""
+        host = self._hosts.pop(uri, None)
+        if host is not None:
+            await host.close()
+
+    async def configure(self, settings: Mapping[str, Any]) -> list[m.NoticeView]:
+        """Take the editor's settings.
+
+        Args:
+            settings: the section `indusagi`; unknown keys are ignored.
+
+        Returns:
+            What was not taken, and why; the rest is in force.
+        """
+        self._editor_settings = settings
+        await self._prepare()
+        notices: list[Notice] = list(self._notices)
+        for host in self._hosts.values():
+            notices += await host.configure(self._user_settings, settings)
+        return [notice_view(notice) for notice in dict.fromkeys(notices)]
+
+    async def shutdown(self) -> None:
+        """End everything; returns when all that was said is on disk."""
+        self._closed = True
+        hosts, self._hosts = list(self._hosts.values()), {}
+        await asyncio.gather(*(host.close() for host in hosts), return_exceptions=True)
+        if self._models is not None:
+            await self._models.close()
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    async def call(self, operation: o.Operation, params: Any) -> msgspec.Struct:
+        """Do one operation.
+
+        Args:
+            operation: from the table.
+            params: a value of its params type.
+
+        Returns:
+            A value of its result type.
+
+        Raises:
+            IndusagiError: with what is wrong and what to do.
+        """
+        if self._closed:
+            raise InvalidState("The server is shutting down.", hint="Start it again.")
+        if operation is o.STATUS:
+            return self._status(params)
+        return await HANDLERS[operation.name](await self._host(params), params)
+
+    async def _host(self, params: Any) -> Host:
+        """The host that the params name: by folder, or by the session's id."""
+        if not self._hosts:
+            raise InvalidState("No folder is open.", hint="Open a folder, then try again.")
+        uri = params.workspace
+        if uri is not None:
+            host = self._hosts.get(uri) or self._hosts.get(uri.rstrip("/"))
+            if host is None:
+                known = ", ".join(self._hosts)
+                message = f"{uri} is not open here."
+                raise InvalidInput(message, hint=f"The open folders are: {known}.")
+            return host
+        session_id = getattr(params, "session_id", None)
+        hosts = list(self._hosts.values())
+        if session_id is None or len(hosts) == 1:
+            return hosts[0]
+        for host in hosts:
+            if session_id in host.live:
+                return host
+        for host in hosts:
+            if session_id in await host.store.list_sessions():
+                return host
+        raise SessionNotFound(session_id)
+
+    def _status(self, params: m.WorkspaceParams) -> m.StatusResult:
+        hosts = [host for uri, host in self._hosts.items() if params.workspace in (None, uri)]
+        running = [session for host in hosts for session in host.running]
+        return m.StatusResult(
+            version=__version__,
+            protocol_version=m.PROTOCOL_VERSION,
+            busy=bool(running),
+            message=f"{len(running)} running" if running else "Ready",
+            kind="Normal" if hosts else "Inactive",
+            workspaces=[
+                m.WorkspaceStatus(
+                    uri=host.uri,
+                    name=host.name,
+                    trusted=host.trusted,
+                    model=host.model_id,
+                    sessions=len(host.live),
+                    running=host.running,
+                    notices=[notice_view(notice) for notice in (*self._notices, *host.notices)],
+                )
+                for host in hosts
+            ],
+        )
+
+    async def _prepare(self) -> None:
+        """Read the user's own files, once."""
+        async with self._prepared:
+            if self._models is not None:
+                return
+            config, notices = await asyncio.to_thread(read_user_config, self._places.config_file)
+            self._signer = Signer(await asyncio.to_thread(load_key, self._places.state))
+            self._user_settings = config.settings
+            self._notices = notices
+            self._models = create_models(
+                config.models, environ=self._environ, clock=self._clock, cache_dir=self._places.cache
+            )
+
+
+def create_hosts(outlet: Outlet) -> Hosts:
+    """The hosts of this process: the real environment, clock and places."""
+    return Hosts(outlet, environ=dict(os.environ))

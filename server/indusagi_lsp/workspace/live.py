@@ -1,0 +1,49 @@
+"""One session that is in use: its agent, and the stream of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from indusagi_lsp.conductor import Agent
+from indusagi_lsp.contract.clock import Clock
+from indusagi_lsp.contract.events import Faulted, RunEvent, RunStarted, Settled
+from indusagi_lsp.sessions import Session
+from indusagi_lsp.workspace.outlet import Outlet
+from indusagi_lsp.workspace.stream import EventStream
+
+
+class LiveSession:
+    """An agent that holds one session, and whoever follows it.
+
+    Args:
+        agent: it holds the session already.
+        session: the session.
+        on_change: told when a run has begun or ended, so that lists and the status can follow.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        session: Session,
+        *,
+        outlet: Outlet,
+        workspace: str,
+        clock: Clock,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.agent = agent
+        self.session = session
+        self.used_at = clock.monotonic()
+        self.stream = EventStream(outlet, workspace, session.id, lambda: agent.run_id, clock)
+        self._on_change = on_change
+        agent.subscribe(self._on_event)
+
+    async def close(self) -> None:
+        """End what goes on, and send what was held back."""
+        await self.agent.close()
+        self.stream.flush()
+
+    def _on_event(self, event: RunEvent) -> None:
+        self.stream.on_event(event)
+        if isinstance(event, (RunStarted, Settled, Faulted)):
+            self._on_change()

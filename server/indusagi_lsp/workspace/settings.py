@@ -1,0 +1,125 @@
+"""The settings, from the user's `config.toml` and from the editor: one table, checked field by field.
+
+A value that makes no sense is replaced by the default and reported; it never stops the server. What decides where data
+goes (providers, base URLs, keys) is read from the user's own file alone, because an editor's settings may come from the
+workspace, and a workspace is hostile until trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from indusagi_lsp.condensation import CompactionPolicy
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.models import ModelsConfig
+
+
+class CompactionSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """When a conversation is condensed by itself."""
+
+    enabled: bool = True
+    trigger_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    keep_recent: Annotated[int, Meta(ge=1, le=1000)] = 8
+
+    @property
+    def policy(self) -> CompactionPolicy | None:
+        """The policy for the conductor; None where condensing by itself is off."""
+        return CompactionPolicy(self.trigger_ratio, self.keep_recent) if self.enabled else None
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel"):
+    """What can be set, under `indusagi` in the editor or at the top of `config.toml`.
+
+    Attributes:
+        model: the model's id, `provider:name`; empty for the best that is configured, at last the bundled one.
+        thinking: ask the model to show its reasoning.
+        max_turns: model calls of one run.
+        tool_seconds: time that one tool call may take.
+        compaction: when to condense by itself.
+        watch: how changes by other programs are seen: `native`, `polling` (network folders), or `off`.
+    """
+
+    model: Annotated[str, Meta(max_length=200)] = ""
+    thinking: bool = False
+    max_turns: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    tool_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
+    compaction: CompactionSettings = CompactionSettings()
+    watch: Literal["native", "polling", "off"] = "native"
+
+
+class UserConfig(msgspec.Struct, frozen=True):
+    """The user's own file: settings, and the providers that only it may name."""
+
+    settings: Mapping[str, Any] = {}
+    models: ModelsConfig = ModelsConfig()
+
+
+def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
+    """Read the user's `config.toml`.
+
+    Args:
+        path: the file; a missing one is an empty one.
+
+    Returns:
+        What it says, and a notice for each thing in it that was not understood.
+    """
+    import tomllib
+
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return UserConfig(), []
+    except (OSError, ValueError) as error:
+        return UserConfig(), [_bad(f"{path} could not be read and is ignored: {error}")]
+
+    providers = data.pop("providers", {})
+    try:
+        models = msgspec.convert({"providers": providers, "default": data.get("model") or None}, ModelsConfig)
+    except msgspec.ValidationError as error:
+        return UserConfig(data), [_bad(f"[providers] in {path} is ignored: {error}")]
+    return UserConfig(data, models), []
+
+
+def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
+    """Put layers of raw settings together; a later one wins, a bad value falls back to what stood before.
+
+    Args:
+        layers: JSON objects in the shape of `Settings`, camelCase or snake_case; null means not set.
+
+    Returns:
+        The settings, and a notice for each value that was not taken.
+    """
+    values: dict[str, Any] = {}
+    notices: list[Notice] = []
+    for layer in layers:
+        for name, value in layer.items():
+            key = _camel(name)
+            if value is None or key not in _FIELDS:
+                continue
+            if isinstance(value, Mapping):
+                value = {_camel(part): item for part, item in value.items() if item is not None}
+                value = {**values.get(key, {}), **value}
+            try:
+                msgspec.convert({key: value}, Settings)
+            except msgspec.ValidationError as error:
+                notices.append(_bad(f"Setting indusagi.{key} is not taken: {error}."))
+            else:
+                values[key] = value
+    return msgspec.convert(values, Settings), notices
+
+
+def _bad(text: str) -> Notice:
+    return Notice("warning", "bad_setting", text)
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in tail)
+
+
+_FIELDS = frozenset(_camel(name) for name in Settings.__struct_fields__)
