@@ -5,9 +5,9 @@
     ...
     assert model.requests[1].turns[-1].tool_results
 
-A reply is a `Reply`, a text, a list of tool calls, an exception, or a function of the request that makes one of
-these. A `ScriptedModel` is a `ModelInvoker`, and also stands in for the whole of `models` (invoke, card, list,
-default, close).
+A reply is a `Reply`, a text, a list of tool calls, an exception, or a function of the request that makes one
+of these. A `ScriptedModel` is a `ModelInvoker`, and also stands in for the whole of `models` (invoke, card,
+list, default, close).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ScriptedModel:
     Attributes:
         requests: what was asked, in order.
         card_: what `card()` answers for any model.
-        streaming: how many calls are running now; `finished`: how many came to their end; `cancelled`: how many
-            were closed before it.
+        streaming: how many calls are running now; `finished`: how many came to their end; `cancelled`: how
+            many were closed before it.
         stalled: set while a reply with `stall_after` waits; `release`: set it to let the reply go on.
         gate: set by default; clear it to hold each call before its first part.
     """

@@ -3,3 +3,23 @@
 All model calls of the house go through here. Importing this package is cheap; the model libraries are
 imported in a thread at the first call.
 """
+
+from __future__ import annotations
+
+from indusagi_lsp.models.breaker import CircuitBreaker
+from indusagi_lsp.models.config import ModelsConfig, Provider, ProviderConfig
+from indusagi_lsp.models.local import LocalModel
+from indusagi_lsp.models.retry import RetryPolicy
+from indusagi_lsp.models.service import Listed, Models, create_models
+
+__all__ = [
+    "CircuitBreaker",
+    "Listed",
+    "LocalModel",
+    "Models",
+    "ModelsConfig",
+    "Provider",
+    "ProviderConfig",
+    "RetryPolicy",
+    "create_models",
+]

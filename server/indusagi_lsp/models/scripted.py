@@ -10,8 +10,8 @@ The user's own environment variable `INDUSAGI_SCRIPTED_MODEL` names a JSON file;
      "tools": true, "window": 200000, "loop": false}
 
 A call is answered by the first unused reply whose `match` (a regular expression) is found in the last user's
-text, else by the first unused reply without `match`. A reply is used once, unless it has `repeat`. With `loop`,
-all of them are unused again when none is left.
+text, else by the first unused reply without `match`. A reply is used once, unless it has `repeat`. With
+`loop`, all of them are unused again when none is left.
 """
 
 from __future__ import annotations
