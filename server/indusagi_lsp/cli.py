@@ -107,11 +107,11 @@ def _serve(options: argparse.Namespace) -> int:
 
     code = serve.Session(_make_server(token), read_fd, write_fd).run(options.client_process_id)
     log.close()
-    _end(code)
+    return _end(code)
 
 
 def _end(code: int) -> NoReturn:
-    """End the process, of a signal where `code` is one's negative number, so that the parent sees what it did."""
+    """End the process; a negative `code` is a signal to die of, so that the parent sees what it did."""
     import os
     import signal
 
