@@ -176,10 +176,23 @@ def plan_cut(
     Raises:
         SemanticError: a bound lies outside of the history.
     """
+    _check_bounds(turns, cut, start)
+    return _bounded(CutIndex(turns), turns, card, policy, cut, start)
+
+
+def _check_bounds(turns: Sequence[Turn], cut: int | None, start: int) -> None:
     if not 0 <= start <= len(turns) or (cut is not None and not 0 <= cut <= len(turns)):
         raise SemanticError("The bound of a condensation must lie inside the history.")
 
-    index = CutIndex(turns)
+
+def _bounded(
+    index: CutIndex,
+    turns: Sequence[Turn],
+    card: ModelCard,
+    policy: CompactionPolicy,
+    cut: int | None,
+    start: int,
+) -> tuple[int, int]:
     chosen = index.cut(policy.keep_recent, tail_budget(card, policy)) if cut is None else index.at_most(cut)
     first = index.at_most(start)
     nothing_new = all(map(is_summary, turns[first:chosen]))
@@ -216,15 +229,17 @@ async def condense(
         SemanticError: a bound lies outside of the history.
         CompactionFailed: no summary would be smaller than what it stands for.
     """
-    first, chosen = plan_cut(turns, card, policy, cut=cut, start=start)
-    before = sum(map(estimate_turn_tokens, turns))
+    _check_bounds(turns, cut, start)
+    index = CutIndex(turns)
+    first, chosen = _bounded(index, turns, card, policy, cut, start)
+    before = index.tokens_before[-1]
     if chosen == first:
         return Condensation(None, 0, tuple(turns), before, before, reason=NOTHING_TO_DROP)
 
     dropped, tail = turns[first:chosen], turns[chosen:]
     pinned = [turns[at] for at in sorted(set(pins)) if first <= at < chosen and not is_summary(turns[at])]
     kept = keep(dropped, tail, pinned)
-    size = sum(map(estimate_turn_tokens, dropped))
+    size = index.tokens_before[chosen] - index.tokens_before[first]
     room = size - 1 - estimate_turn_tokens(Turn(USER, kept.blocks))
     if room < _LEAST_SUMMARY:
         raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
@@ -232,7 +247,7 @@ async def condense(
     ledger = collect_span(dropped, kept)
     written = await _write(dropped, ledger, card, policy, invoke_model, room, instruction)
     summary = Turn(USER, (TextBlock(written.text), *kept.blocks))
-    tail_before = sum(map(estimate_turn_tokens, tail))
+    tail_before = before - index.tokens_before[chosen]
     limit = tail_budget(card, policy) if cut is None else tail_before
     reduced = reduce_turns(tail, limit, result_chars=policy.tool_result_chars)
     return Condensation(

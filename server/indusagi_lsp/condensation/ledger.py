@@ -56,13 +56,18 @@ class Ledger(msgspec.Struct, frozen=True):
         return tuple(entry.text for entry in self.modified)
 
 
+_CAPITALISED = re.compile(r"\b[A-Z][\w.-]{3,60}")
 _ERROR = re.compile(
-    r"\b(?:TS\d{4,5}|E\d{4}|[EFWC]\d{3}\b|CS\d{4}|ERR_[A-Z_]{3,}|E(?:ACCES|ADDRINUSE|AGAIN|BADF|BUSY|CONN[A-Z]+|EXIST|INVAL|IO|ISDIR|"
-    r"LOOP|MFILE|NOENT|NOMEM|NOSPC|NOTDIR|NOTEMPTY|NOTFOUND|PERM|PIPE|ROFS|RR|TIMEDOUT)|(?:[A-Z]\w+\.)*[A-Z][a-z]\w*(?:Error|Exception)|"
-    r"CVE-\d{4}-\d{4,7}|SIG[A-Z]{3,5}|GHSA(?:-\w{4}){3})\b"
-)  # fmt: skip
-_ERROR_HINTS = ("rror", "xception", "ERR", "FAIL", "fail", "SIG", "CVE", "panic")
-_VERSION = re.compile(r"(?<![\w./-])[\w@/.-]*@?v?\d+\.\d+\.\d+(?:-[\w.]+)?(?![\w.-])")
+    r"(?:TS\d{4,5}|CS\d{4}|E\d{4}|[A-Z]{1,4}\d{3,4}|ERR_[A-Z_]{3,}|"
+    r"E(?:ACCES|ADDRINUSE|AGAIN|BADF|BUSY|CONN[A-Z]+|EXIST|INVAL|IO|ISDIR|LOOP|MFILE|NOENT|NOMEM|NOSPC|NOTDIR|"
+    r"NOTEMPTY|NOTFOUND|PERM|PIPE|RESOLVE|ROFS|TIMEDOUT|TIMEOUT)|"
+    r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)|CVE-\d{4}-\d{4,7}|GHSA(?:-\w{4}){3}|"
+    r"SIG(?:ABRT|BUS|FPE|HUP|ILL|INT|KILL|PIPE|SEGV|TERM))"
+)
+_ERROR_HINTS = ("rror", "xception", "ERR", "FAIL", "SIG", "CVE-", "GHSA-")
+_NUMBERS = re.compile(r"\d\.\d{1,6}\.\d")
+_VERSION = re.compile(r"(?:@?[\w./-]+@)?v?\d{1,6}\.\d{1,6}\.\d{1,6}(?:-[\w.]{1,30})?")
+_MARKS = "\"'`,;:.()[]{}<>|*"
 _EXIT = re.compile(
     r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)\"?:?|returned(?: code)?) ?(-?\d+)", re.IGNORECASE
 )
@@ -84,6 +89,7 @@ _TAGGED = re.compile(
 _QUESTION = re.compile(r"[^.!?\n]{8,300}\?")
 
 _HEAD, _TAIL = 1_500, 4_500  # characters of an output in which errors are looked for
+_LINE = 400  # characters of one line in which identifiers are looked for
 _DOING_CHARS = 400
 _HALF_LIFE = 0.15  # of the span: how far back a fact counts half
 
@@ -125,9 +131,12 @@ class _Collector:
         self.done: dict[str, None] = dict.fromkeys(earlier.done)
         self.open: dict[str, None] = dict.fromkeys(earlier.open)
         self.doing = ""
-        self.question = earlier.question
+        self.question = earlier.question  # or the text that may hold one
+        self.folder = ""  # where the last command ran
         self.folders: dict[str, int] = {}
-        self._calls: dict[str, tuple[Action, str]] = {}  # call id -> what it does, the command as it is noted
+        self._runs: dict[
+            str, tuple[str, bool]
+        ] = {}  # call id -> the command as it is noted, whether it is piped
 
     def take(self, turn: Turn, weight: float) -> None:
         """Note one turn."""
@@ -141,7 +150,6 @@ class _Collector:
 
     def _call(self, block: ToolCallBlock, weight: float) -> None:
         action = action_of(block.name, block.input)
-        noted = ""
         if action.kind == "modify":
             self._modify(action.paths, weight)
         elif action.kind == "read":
@@ -149,8 +157,7 @@ class _Collector:
         elif action.kind == "plan":
             self._plan(action)
         elif action.kind == "run":
-            noted = self._run(action.command, weight)
-        self._calls[block.id] = (action, noted)
+            self._runs[block.id] = self._run(action, weight)
 
     def _modify(self, paths: Iterable[str], weight: float) -> None:
         for path in paths:
@@ -165,45 +172,48 @@ class _Collector:
         for state, text in action.plan:
             (self.done if state == "done" else self.open)[text] = None
 
-    def _run(self, command: str, weight: float) -> str:
-        line = take_apart(command)
-        base = line.folder or next(reversed(self.folders), "") if self.folders else line.folder
-        if line.folder.startswith("/"):
-            self.folders[line.folder] = self.folders.pop(line.folder, 0) + 1
-        self._modify((_absolute(base, path) for path in line.modified), weight)
-        self._read((_absolute(base, path) for path in line.read), weight)
+    def _run(self, action: Action, weight: float) -> tuple[str, bool]:
+        line = take_apart(action.command)
+        folder = (
+            _absolute(action.folder or self.folder, line.folder)
+            if line.folder
+            else action.folder or self.folder
+        )
+        if folder.startswith("/"):
+            self.folder = folder
+            self.folders[folder] = self.folders.get(folder, 0) + 1
+        self._modify((_absolute(folder, path) for path in line.modified), weight)
+        self._read((_absolute(folder, path) for path in line.read), weight)
         if line.commit:
             self.done[line.commit] = None
         if line.text:
             self.commands.add(line.text, weight * (0.1 if line.exploring else 1.0))
-        for version in _VERSION.findall(line.text):
+        for version in _versions(line.text):
             self.versions.add(version, weight)
-        return line.text
+        return line.text, line.piped
 
     def _result(self, block: ToolResultBlock, weight: float) -> None:
-        action, noted = self._calls.get(block.call_id, (None, ""))
-        ran = action is not None and action.kind == "run"
-        if not (ran or block.is_error):
+        noted, piped = self._runs.get(block.call_id, ("", False))
+        if not noted and not block.is_error:
             return
 
         output = block.output
         window = output if len(output) <= _HEAD + _TAIL else output[:_HEAD] + "\n" + output[-_TAIL:]
-        if any(hint in window for hint in _ERROR_HINTS):
-            for found in dict.fromkeys(_ERROR.findall(window)):
-                self.errors.add(found, weight)
+        for found in _errors(window):
+            self.errors.add(found, weight)
         if noted:
-            known = self.commands.seen.get(noted)
-            if known is not None:
-                status = _outcome(window, block.is_error)
-                self.commands.seen[noted] = msgspec.structs.replace(known, status=status or known.status)
-            for version in dict.fromkeys(_VERSION.findall(window[:_HEAD])):
+            known = self.commands.seen[noted]
+            status = _outcome(window, block.is_error)
+            if piped and status == "0":
+                status = ""  # that is the filter's status, not the command's
+            self.commands.seen[noted] = msgspec.structs.replace(known, status=status)
+            for version in _versions(window[:_LINE]):
                 self.versions.add(version, 0.3 * weight)
 
     def _text(self, role: str, text: str, weight: float) -> None:
         if role == ASSISTANT:
             self.doing = text
-            questions = _QUESTION.findall(text[-1_500:])
-            self.question = questions[-1].strip(" -*>#") if questions else ""
+            self.question = text
         elif role == USER:
             if _MACHINE.match(text):
                 text = _TAGGED.sub("", text)
@@ -216,10 +226,10 @@ class _Collector:
         else:
             return
 
-        for version in dict.fromkeys(_VERSION.findall(text[:_TAIL])):
+        for version in _versions(text[:_HEAD]):
             self.versions.add(version, weight)
-        if role == USER and any(hint in text for hint in _ERROR_HINTS):
-            for found in dict.fromkeys(_ERROR.findall(text[:_TAIL])):
+        if role == USER:
+            for found in _errors(text[:_TAIL]):
                 self.errors.add(found, weight)
 
     def ledger(self) -> Ledger:
@@ -252,7 +262,7 @@ class _Collector:
             done=tuple(self.done),
             open=tuple(task for task in self.open if task not in self.done),
             doing=clip(self.doing.strip(), _DOING_CHARS) or earlier.doing,
-            question=self.question,
+            question=_last_question(self.question),
         )
 
 
@@ -288,11 +298,46 @@ def merge(ledgers: Sequence[Ledger]) -> Ledger:
     return msgspec.structs.replace(last, goal=goal, **joined)
 
 
+def _last_question(text: str) -> str:
+    """The last question in what the assistant said last; it is open as long as the user has said nothing since."""
+    questions = _QUESTION.findall(text[-1_500:])
+    return questions[-1].strip(" -*>#") if questions else ""
+
+
+def _errors(text: str) -> list[str]:
+    """The error identifiers in the lines of `text` that look like errors, each once."""
+    words: dict[str, None] = {}
+    for hint in _ERROR_HINTS:
+        at = text.find(hint)
+        while at >= 0:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            words.update(dict.fromkeys(_CAPITALISED.findall(text[text.rfind("\n", 0, at) + 1 : end][:_LINE])))
+            at = text.find(hint, end)
+    return [word for word in dict.fromkeys(word.rstrip(".-") for word in words) if _ERROR.fullmatch(word)]
+
+
+def _versions(text: str) -> list[str]:
+    """The versions in `text`, each once, with the package's name where it stands before an `@`."""
+    found: dict[str, None] = {}
+    for match in _NUMBERS.finditer(text):
+        start = match.start()
+        left = text[max(start - 60, 0) : start]
+        before = "" if left[-1:].isspace() else left.rsplit(None, 1)[-1:]
+        after = text[start : start + 40].split(None, 1)[0]
+        word = ("".join(before) + after).strip(_MARKS).rpartition("=")[2]
+        if _VERSION.fullmatch(word):
+            found[word] = None
+    return list(found)
+
+
 def _outcome(window: str, is_error: bool | None) -> str:
     """The exit status as a text: a number, `failed` where only that is known, or nothing."""
-    match = _EXIT.search(window[:400]) or _EXIT.search(window[-300:])
-    if match:
-        return match[1]
+    for part in (window[:_LINE], window[-_LINE:]):
+        match = _EXIT.search(part) if "xit" in part or "eturn" in part else None
+        if match:
+            return match[1]
+
     return "failed" if is_error else "0" if is_error is False else ""
 
 
@@ -304,6 +349,7 @@ def _absolute(folder: str, path: str) -> str:
     )
 
 
+_MOST = 0.75
 _STOP = frozenset(
     ("src", "lib", "packages", "app", "apps", "tests", "test", "server", "docs", "node_modules")
 )
@@ -311,18 +357,25 @@ _STOP = frozenset(
 
 def _root(paths: Iterable[str], folders: dict[str, int]) -> str:
     """The folder that most absolute paths lie in: where the work was done."""
-    absolute = [path.split("/")[1:-1] for path in paths if path.startswith("/")]
+    folders = dict(folders)
+    for path in paths:
+        if path.startswith("/"):
+            folder = path.rpartition("/")[0]
+            folders[folder] = folders.get(folder, 0) + 1
+    absolute = [(folder.split("/")[1:], times) for folder, times in folders.items()]
+    total = sum(folders.values())
     root: list[str] = []
     while absolute:
         steps: dict[str, int] = {}
-        for parts in absolute:
-            if len(parts) > len(root) and parts[: len(root)] == root:
-                steps[parts[len(root)]] = steps.get(parts[len(root)], 0) + 1
+        for parts, times in absolute:
+            if len(parts) > len(root):
+                steps[parts[len(root)]] = steps.get(parts[len(root)], 0) + times
         step = max(steps, key=lambda name: steps[name], default="")
-        if not step or steps[step] < 0.75 * len(absolute) or step in _STOP:
+        if not step or steps[step] < _MOST * total or step in _STOP:
             break
         root.append(step)
-    return "/" + "/".join(root) if root else min(folders, key=len, default="")
+        absolute = [(parts, times) for parts, times in absolute if parts[: len(root)] == root]
+    return "/" + "/".join(root) if root else ""
 
 
 def _relative(tally: _Tally, root: str) -> tuple[Entry, ...]:
@@ -330,7 +383,10 @@ def _relative(tally: _Tally, root: str) -> tuple[Entry, ...]:
     merged: dict[str, Entry] = {}
     for entry in tally.seen.values():
         path = entry.text.removeprefix(root + "/") if root else entry.text
-        path = path.removeprefix("./")
+        path = path.removeprefix("./").rstrip("/")
+        if f"{root}/".startswith(f"{path}/"):
+            continue  # a listing of the root itself, or above it
+
         known = merged.get(path)
         count, weight = (known.count, known.weight) if known else (0, 0.0)
         merged[path] = Entry(path, count + entry.count, weight + entry.weight)

@@ -39,8 +39,9 @@ _SHARES: dict[str, float] = {
     GOAL: 0.08, CONSTRAINTS: 0.18, DECISIONS: 0.07, DONE: 0.06, DOING: 0.06, NEXT: 0.05, QUESTIONS: 0.02,
     MODIFIED: 0.24, READ: 0.12, COMMANDS: 0.12, ERRORS: 0.05, VERSIONS: 0.02, SAID: 0.06,
 }  # fmt: skip
-_SPILL = (MODIFIED, ERRORS, READ, COMMANDS, CONSTRAINTS, VERSIONS, NEXT, DECISIONS, DONE, SAID)
-_QUOTE_CHARS = 400  # a longer word of the user is clipped; the whole stays findable
+_SPILL = (MODIFIED, ERRORS, CONSTRAINTS, DECISIONS, SAID, READ, COMMANDS, NEXT, DONE, VERSIONS)
+_QUOTE_CHARS = 400  # what the user said beyond this is clipped; the whole stays findable
+_REQUEST_CHARS = 240  # the same for what is neither goal nor standing instruction
 _COMMAND_CHARS = 160
 _CHARS_PER_TOKEN = 3.5  # of paths and commands: denser than prose
 
@@ -97,7 +98,9 @@ def assemble(
     groups[ERRORS] = [_line(_counted(entry)) for entry in ledger.errors]
     groups[VERSIONS] = [_line(_counted(entry)) for entry in ledger.versions]
     shown = {line.text for name in (GOAL, CONSTRAINTS, DECISIONS) for line in groups[name]}
-    groups[SAID] = [line for line in _lines(_newest_first(ledger.requests)) if line.text not in shown]
+    groups[SAID] = [
+        line for line in _lines(_newest_first(ledger.requests, _REQUEST_CHARS)) if line.text not in shown
+    ]
     headings = sum(_cost(name) + 2 for name, lines in groups.items() if lines)
     _choose(groups, budget - _cost(head) - headings - _cost(ledger.root) - 6)
     return _written(head, groups, ledger)
@@ -105,21 +108,20 @@ def assemble(
 
 def plain_sections(ledger: Ledger) -> Iterable[tuple[str, Sequence[str]]]:
     """The fixed sections as far as code can fill them."""
-    yield GOAL, [_quoted(ledger.goal)] if ledger.goal else []
+    yield GOAL, [clip(ledger.goal, _QUOTE_CHARS)] if ledger.goal else []
     yield CONSTRAINTS, _newest_first([words for words in ledger.standing if words != ledger.goal])
-    yield DECISIONS, _newest_first([words for words in ledger.decisions if words != ledger.goal])
+    yield (
+        DECISIONS,
+        _newest_first([words for words in ledger.decisions if words != ledger.goal], _REQUEST_CHARS),
+    )
     yield DONE, _newest_first(ledger.done)
     yield DOING, [ledger.doing] if ledger.doing else []
     yield NEXT, list(ledger.open)
     yield QUESTIONS, [ledger.question] if ledger.question else []
 
 
-def _quoted(words: str) -> str:
-    return clip(words, _QUOTE_CHARS)
-
-
-def _newest_first(items: Sequence[str]) -> list[str]:
-    return [_quoted(item) for item in reversed(items)]
+def _newest_first(items: Sequence[str], limit: int = _QUOTE_CHARS) -> list[str]:
+    return [clip(item, limit) for item in reversed(items)]
 
 
 def _cost(text: str) -> float:

@@ -21,20 +21,22 @@ _EXPLORERS = frozenset(
     ("awk", "bat", "cat", "echo", "fd", "file", "find", "grep", "head", "less", "ls", "more", "nl", "pwd", "rg", "sed", "sleep",
      "sort", "tail", "tree", "wc", "which")
 )  # fmt: skip
+_FILTERED = re.compile(r"(?:\s+2>&1)?(?:\s*\|\s*(?:head|tail|grep|sort|cat)\b[^|&;]*)+$")
 _COMMIT = re.compile(r"git commit\b[^\n]*?-a?m\s+(?:\"\$\(cat <<'?EOF'?\n([^\n]+)|'([^'\n]+)|\"([^\"\n]+))")
-_MAX_SCANNED = 4_000  # characters of a command line: what follows is a script or data
+_MAX_SCANNED = 2_000  # characters of a command line: what follows is a script or data
 
 
 class CommandLine(msgspec.Struct, frozen=True):
     """A command line taken apart.
 
     Attributes:
-        text: the line without leading `cd`, its first line only.
+        text: the line without a leading `cd` and without a filter of its output at its end; its first line only.
         folder: where a leading `cd` goes, or an empty text.
         read: paths that it reads.
         modified: paths that it changes.
         exploring: whether it only looks around.
         commit: the first line of the message of a `git commit`.
+        piped: whether the exit status may be that of a filter.
     """
 
     text: str
@@ -43,6 +45,7 @@ class CommandLine(msgspec.Struct, frozen=True):
     modified: tuple[str, ...] = ()
     exploring: bool = False
     commit: str = ""
+    piped: bool = False
 
 
 def take_apart(command: str) -> CommandLine:
@@ -54,12 +57,13 @@ def take_apart(command: str) -> CommandLine:
     Returns:
         What can be told of it.
     """
-    command = _COMMENTS.sub("", command[:_MAX_SCANNED]).strip()
+    command = command[:_MAX_SCANNED].strip()
     folder = ""
     moved = re.match(r"cd\s+('[^']*'|\"[^\"]*\"|\S+)\s*(?:&&|;|\n)\s*", command)
     if moved:
         folder, command = moved[1].strip("'\""), command[moved.end() :]
-    commit = _COMMIT.search(command)
+    command = _COMMENTS.sub("", command).strip()
+    commit = _COMMIT.search(command) if "git commit" in command else None
     body = _QUOTED.sub("''", command.split("<<", 1)[0])  # a here-document and quoted words are data
     read: list[str] = []
     modified: list[str] = [path for path in _REDIRECT.findall(body) if not path.startswith("/dev/")]
@@ -73,8 +77,13 @@ def take_apart(command: str) -> CommandLine:
         _files_of(words, read, modified)
 
     first = command.split("\n", 1)[0].strip()
+    if not exploring:
+        first = _FILTERED.sub("", first)
+    piped = "|" in body.split("\n", 1)[0].replace("||", "")
     message = next((group for group in commit.groups() if group), "").strip() if commit else ""
-    return CommandLine(first, folder, tuple(read), tuple(modified), exploring and not modified, message)
+    return CommandLine(
+        first, folder, tuple(read), tuple(modified), exploring and not modified, message, piped
+    )
 
 
 def _files_of(words: list[str], read: list[str], modified: list[str]) -> None:

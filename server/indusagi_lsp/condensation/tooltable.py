@@ -45,11 +45,12 @@ _VIEW_VERBS = ("view", "read")
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What one call did: the files it touched, or the command line it ran, or the plan that it wrote down."""
+    """What one call did: the files it touched, or the command line it ran and where, or the plan it wrote down."""
 
     kind: Kind
     paths: tuple[str, ...] = ()
     command: str = ""
+    folder: str = ""
     plan: tuple[tuple[str, str], ...] = ()
 
 
@@ -76,7 +77,12 @@ def action_of(name: str, arguments: Any) -> Action:
         command = _command(arguments)
         if command.lstrip().startswith(("apply_patch", "*** Begin Patch")):
             return Action("modify", tuple(_PATCHED.findall(command)))
-        return Action("run", command=command) if command else OTHER
+        folder = arguments.get("workdir") or arguments.get("cwd")
+        return (
+            Action("run", command=command, folder=folder if isinstance(folder, str) else "")
+            if command
+            else OTHER
+        )
     if kind == "plan":
         return Action("plan", plan=tuple(_plan(arguments)))
     if kind in ("read", "modify"):
