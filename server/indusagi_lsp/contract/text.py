@@ -77,12 +77,16 @@ def quoted(name: str, limit: int = 1024) -> str:
 
     Args:
         name: the name, possibly with surrogate escapes for bytes that were no UTF-8.
-        limit: characters that the result may have at most.
+        limit: characters of the name that are shown at most.
+
+    Returns:
+        The name itself, or a JSON string that decodes to it.
     """
-    shown = visible_line(name, limit)
-    if shown == name and not re.search(r'["\\]|^\s|\s$|^$', name):
+    if len(name) <= limit and visible_line(name, limit) == name and not re.search(r'["\\]|^\s|\s$|^$', name):
         return name
-    return json.dumps(shown, ensure_ascii=False)
+    cut = name if len(name) <= limit else name[: limit - 1] + "…"
+    literal = json.dumps(cut, ensure_ascii=False)
+    return _HIDDEN.sub(_escape, _TAGS.sub(_escape, literal))
 
 
 class VisibleStream:
@@ -113,6 +117,11 @@ class VisibleStream:
         shown = visible(text, self._last)
         self._last = shown[-1:] or self._last
         return shown
+
+
+def _escape(match: re.Match[str]) -> str:
+    """One character as JSON escapes it."""
+    return json.dumps(match.group())[1:-1]
 
 
 def _spell(match: re.Match[str], before: str) -> str:

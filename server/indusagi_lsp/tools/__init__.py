@@ -1,7 +1,8 @@
 """What the agent can do in the workspace: tools, and the guard that stands between them and the user's files.
 
-Every read of a user's file goes through `PathGuard`. Every tool declares its effects and the schema of its arguments;
-a mistake of the model is a `ToolFailed` whose message helps it to ask better. What blocks runs in threads.
+Every read of a user's file goes through `PathGuard`. Every tool declares its effects and the schema of its
+arguments; a mistake of the model is a `ToolFailed` whose message helps it to ask better. What blocks runs in
+threads.
 """
 
 from __future__ import annotations

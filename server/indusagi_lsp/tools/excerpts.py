@@ -1,4 +1,4 @@
-"""What a model that calls no tools is told of the workspace: excerpts that fit its question and its small window."""
+"""What a model that calls no tools is told of the workspace: excerpts that fit its question and window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ORNAMENT = re.compile(r"\s*(?:\[?!\[[^\]]*\]\([^)]*\)(?:\]\([^)]*\))?|<[^>]*>|<
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """A part of the workspace: `path` below the root, or `LISTING`; `whole` says whether nothing is left out."""
+    """A part of the workspace: `path` below the root, or `LISTING`; `whole` if nothing is left out."""
 
     path: str
     text: str

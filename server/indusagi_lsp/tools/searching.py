@@ -80,8 +80,9 @@ class SearchText:
         self._seconds = seconds
         self._spec = ToolSpec(
             "search_text",
-            "Search the text files of the workspace line by line with a regular expression. What the ignore files hide is left"
-            f" out. Shows each file's path and, below it, matching lines with their numbers; at most {MAX_MATCHES} matches.",
+            "Search the text files of the workspace line by line with a regular expression. What the"
+            " ignore files hide is left out. Shows each file's path and, below it, matching lines with their"
+            f" numbers; at most {MAX_MATCHES} matches.",
             schema_of(SearchTextArguments),
         )
 
@@ -106,7 +107,8 @@ class SearchText:
             The matches by file, and a note where something is left out.
 
         Raises:
-            ToolFailed: the pattern is malformed, the path lies outside the workspace, or the search took too long.
+            ToolFailed: the pattern is malformed, the path lies outside the workspace, or the search took too
+            long.
         """
         wanted = validate_arguments(SearchTextArguments, arguments)
         unsaved = {
@@ -138,7 +140,7 @@ class SearchText:
         for path in sorted(unsaved):
             below = path == start or start == "" or path.startswith(f"{start}/")
             if below and fits(path) and (is_file or self._guard.inside(path)):
-                lines = unsaved[path].split("\n")
+                lines = _split(unsaved[path])
                 numbers = matcher.numbers(lines)
                 if numbers:
                     yield path, lines, numbers
@@ -179,10 +181,10 @@ class SearchText:
         except (ToolFailed, OSError):
             return []
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return data.decode("utf-16", "replace").split("\n")
+            return _split(data.decode("utf-16", "replace"))
         if b"\0" in data[:_SNIFF_BYTES]:
             return []
-        return data.decode("utf-8", "replace").split("\n")
+        return _split(data.decode("utf-8", "replace"))
 
 
 class Matcher:
@@ -290,6 +292,13 @@ class _Report:
         if stopped:
             notes.append(stopped)
         return "\n".join([*self._rows, f"[{'; '.join(notes)}]"])
+
+
+def _split(text: str) -> list[str]:
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def _count(number: int, one: str, many: str) -> str:

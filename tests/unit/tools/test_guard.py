@@ -1,4 +1,4 @@
-"""The path guard: what it opens, what it refuses, against an oracle, and against somebody who changes things meanwhile."""
+"""The path guard: what it opens and refuses, against an oracle, and while somebody changes things."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,16 @@ def root(tmp_path: Path) -> Path:
 
 @BY_NAME
 @pytest.mark.parametrize(
-    "path", ["a.txt", "./a.txt", "src/../a.txt", "src//b.txt", "src/deep/../b.txt", "src/./deep/c.txt", "src/deep/../../a.txt"]
+    "path",
+    [
+        "a.txt",
+        "./a.txt",
+        "src/../a.txt",
+        "src//b.txt",
+        "src/deep/../b.txt",
+        "src/./deep/c.txt",
+        "src/deep/../../a.txt",
+    ],
 )
 def test_a_file_inside_is_read(root: Path, path: str, by_name: bool) -> None:
     assert read(PathGuard(root, by_name=by_name), path) == b"in"
@@ -58,8 +68,9 @@ def test_an_absolute_path_below_the_root_is_read(root: Path, by_name: bool) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        "..", "../ws-evil/secret.txt", "src/../../ws-evil/secret.txt", "/etc/passwd", "/", "{root}-evil/secret.txt",
-        "{root}/../ws-evil/secret.txt", "{root}//..//ws-evil/secret.txt", "src/deep/../../../ws-evil/secret.txt",
+        "..", "../ws-evil/secret.txt", "src/../../ws-evil/secret.txt", "/etc/passwd", "/",
+        "{root}-evil/secret.txt", "{root}/../ws-evil/secret.txt", "{root}//..//ws-evil/secret.txt",
+        "src/deep/../../../ws-evil/secret.txt",
     ],
 )  # fmt: skip
 def test_a_path_that_leaves_the_root_is_refused(root: Path, path: str, by_name: bool) -> None:
@@ -70,7 +81,10 @@ def test_a_path_that_leaves_the_root_is_refused(root: Path, path: str, by_name: 
     assert not guard.inside(path.format(root=root))
 
 
-@pytest.mark.parametrize("path", ["%2e%2e/ws-evil/secret.txt", "~/.bashrc", "a.txt\0", "..\\ws-evil\\secret.txt", "a" * 5000, "a" * 300])
+@pytest.mark.parametrize(
+    "path",
+    ["%2e%2e/ws-evil/secret.txt", "~/.bashrc", "a.txt\0", "..\\ws-evil\\secret.txt", "a" * 5000, "a" * 300],
+)
 def test_a_spelling_that_means_nothing_here_opens_nothing(root: Path, path: str) -> None:
     with pytest.raises(ToolFailed):
         read(PathGuard(root), path)
@@ -98,7 +112,14 @@ def test_links_inside_work_and_links_outside_do_not(root: Path, tmp_path: Path, 
     (root / "src" / "out-deep").symlink_to("../../ws-evil")
     guard = PathGuard(root, by_name=by_name)
 
-    for path in ("file-link", "folder-link/c.txt", "src/up-link", "absolute-link", "chain", "folder-link/../b.txt"):
+    for path in (
+        "file-link",
+        "folder-link/c.txt",
+        "src/up-link",
+        "absolute-link",
+        "chain",
+        "folder-link/../b.txt",
+    ):
         assert read(guard, path) == b"in", path
     for path in ("out-file", "out-folder/secret.txt", "src/out-deep/secret.txt", "out-folder"):
         with pytest.raises(PathOutside):
@@ -136,14 +157,26 @@ def test_only_regular_files_are_opened(root: Path, by_name: bool) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
-@pytest.mark.parametrize("path", ["proc/self/environ", "proc/self/mem", "dev/zero", "dev/null", "sys/kernel/notes", "proc/self/root/etc/passwd"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "proc/self/environ",
+        "proc/self/mem",
+        "dev/zero",
+        "dev/null",
+        "sys/kernel/notes",
+        "proc/self/root/etc/passwd",
+    ],
+)
 def test_the_systems_own_files_stay_shut_even_below_a_root_that_holds_them(path: str) -> None:
     with pytest.raises(ToolFailed):
         read(PathGuard(Path("/")), path)
 
 
 @BY_NAME
-@pytest.mark.parametrize("name", [".indusagi", ".IndusAgi", ".indus\u200cagi", ".ｉndusagi", ".indusagi."])
+@pytest.mark.parametrize(
+    "name", [".indusagi", ".IndusAgi", ".indus\u200cagi", ".\uff49ndusagi", ".indusagi."]
+)
 def test_the_agents_own_folder_is_shut_in_every_spelling(root: Path, name: str, by_name: bool) -> None:
     (root / "src" / name).mkdir()
     (root / "src" / name / "x").write_text("mine")
@@ -182,14 +215,13 @@ def test_no_descriptor_stays_open(root: Path) -> None:
     guard = PathGuard(root)
     for path in ("src/deep/c.txt", "out/passwd", "nope", "..", "src", "src/deep/../../a.txt"):
         for _ in range(5):
-            try:
+            with suppress(ToolFailed):
                 read(guard, path)
-            except ToolFailed:
-                pass
     assert len(os.listdir("/dev/fd")) == before
 
 
-# --- against an oracle ------------------------------------------------------------------------------------------------
+# --- against an oracle
+# ------------------------------------------------------------------------------------------------
 
 NAMES = ("a", "b", "c")
 COMPONENT = st.sampled_from((*NAMES, "..", ".", ""))
@@ -203,7 +235,7 @@ TARGET = st.one_of(
 )
 
 
-def oracle(root: str, path: str) -> bool:
+def oracle(root: str, path: str) -> bool:  # noqa: C901 (one plain loop is the easiest to trust)
     """Whether `path` exists and never leaves `root`, by names and `os.stat` alone."""
     pending = (path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path).split("/")
     if path.startswith("/") and not (path == root or path.startswith(f"{root}/")):
@@ -258,8 +290,8 @@ def oracle(root: str, path: str) -> bool:
 def test_inside_is_what_the_oracle_says(
     folders: list[str], files: list[str], links: list[tuple[str, str]], asked: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as base:
-        base = os.path.realpath(base)
+    with tempfile.TemporaryDirectory() as made:
+        base = os.path.realpath(made)
         root = f"{base}/ws"
         os.makedirs(f"{base}/ws-evil/a")
         Path(base, "ws-evil", "b").write_text("out")
@@ -289,7 +321,8 @@ def test_inside_is_what_the_oracle_says(
                 assert by_name.inside(path)
 
 
-# --- against somebody who changes things meanwhile --------------------------------------------------------------------
+# --- against somebody who changes things meanwhile
+# --------------------------------------------------------------------
 
 
 def flip(swaps: list[tuple[Path, Path]], flips: int, stop: threading.Event) -> None:
@@ -324,7 +357,13 @@ def test_a_racing_flipper_gets_nothing_outside(tmp_path: Path) -> None:
     flipper.start()
     try:
         while flipper.is_alive():
-            for path in ("folder/file", "file", "folder-link/file", "file-link", "folder/../folder-link/file"):
+            for path in (
+                "folder/file",
+                "file",
+                "folder-link/file",
+                "file-link",
+                "folder/../folder-link/file",
+            ):
                 try:
                     seen[read(guard, path)] += 1
                 except ToolFailed as error:
