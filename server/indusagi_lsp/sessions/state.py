@@ -1,0 +1,418 @@
+"""What a session file says, all together: the graph, the live leaf, whose it is, labels, costs, and what was wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from indusagi_lsp.contract.clock import Clock
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.contract.models import Usage
+from indusagi_lsp.contract.turns import Turn
+from indusagi_lsp.sessions.graph import SessionGraph
+from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
+from indusagi_lsp.sessions.records import Problem, open_fd
+from indusagi_lsp.sessions.scan import Batch, Head, Migrator, reader, scan
+from indusagi_lsp.sessions.signing import Signer
+
+SCHEMA = 1
+DELIBERATE = frozenset({"fork", "resume", "undo", "adopt", "condense"})
+"""Why a head may go back to an earlier node. An `append` cannot mean that: it is late news from a dying process."""
+
+_NOTICES = {
+    "skipped": "{} pieces of the session file are no records and were passed over.",
+    "malformed": "{} records of the session file are not understood and were passed over.",
+    "migrator": "{} records could not be brought to the present form and were passed over.",
+    "torn": "The session file ends inside a record; what came before is all there.",
+    "unverified": "{} turns were changed by hand or damaged: their ids do not match their content.",
+    "gap": "{} turns have lost the turn before them: some history is missing.",
+}
+_WINDOW = 1 << 20
+_MAX_PROBLEMS = 1_000
+_HUGE = 1e16
+
+
+class SessionMeta(msgspec.Struct, frozen=True):
+    """The fields of the `session` records; a later record overrides fields of an earlier one. Times in ms."""
+
+    id: str
+    cwd: str | None = None
+    created_at: int | None = None
+    title: str | None = None
+    parent_session: str | None = None
+    model: str | None = None
+    archived: bool = False
+    fields: Mapping[str, Any] = {}
+
+
+class LoadReport(msgspec.Struct):
+    """What was found wrong at loading. Nothing of it was dropped from the file."""
+
+    problems: list[Problem] = msgspec.field(default_factory=list)
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    understood: int = 0
+
+    def add(self, problem: Problem) -> None:
+        """Count a problem, and keep it if there are not too many yet."""
+        self.counts[problem.kind] += 1
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(problem)
+
+    @property
+    def skipped(self) -> int:
+        """How many pieces were no record, or not one that we can take."""
+        return self.counts["skipped"] + self.counts["malformed"] + self.counts["migrator"]
+
+    @property
+    def torn(self) -> bool:
+        """Whether the file ended inside a record."""
+        return bool(self.counts["torn"])
+
+    @property
+    def unverified(self) -> int:
+        """How many nodes do not have the hash of their content as their id."""
+        return self.counts["unverified"]
+
+    @property
+    def gaps(self) -> int:
+        """How many nodes have lost their parent."""
+        return self.counts["gap"]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was wrong."""
+        return not self.counts
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What a user should know of it."""
+        return tuple(
+            Notice("warning", f"session.{kind}", text.format(count))
+            for kind, text in _NOTICES.items()
+            if (count := self.counts[kind])
+        )
+
+
+class SessionState:
+    """A session as its file says, kept up to date by `take` as the file grows."""
+
+    def __init__(self, session_id: str, *, clock: Clock, signer: Signer | None) -> None:
+        self.graph = SessionGraph(session_id, clock=clock)
+        self._signer = signer
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.graph.clear()
+        self.report = LoadReport()
+        self.fields: dict[str, Any] = {}
+        self.own_labels: dict[str, str] = {}
+        self.condensations: list[dict[str, Any]] = []
+        self.usages: dict[str, Usage] = {}
+        self.receipts: dict[tuple[str, str], str] = {}
+        self.last_model: str | None = None
+        self.last_by: str | None = None
+        self.updated_at = 0
+        self.head: str | None = None
+        self._origins: dict[str, str] = {}
+        self._macs: dict[str, set[str]] = {}
+        self._late: list[tuple[int, Head]] = []
+        self._order = 0
+        self._applied = -1
+        self._head_at = 0
+        self._headless = True
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def take(self, batch: Batch) -> list[str]:
+        """Take a piece of the file in. The graph's live leaf stays; `head` is what the file says.
+
+        Returns:
+            The ids of the new nodes.
+        """
+        before = len(self.graph)
+        fresh = self.graph.extend(batch)
+        for head in batch.heads:
+            self._take_head(head, before, batch)
+        for record in batch.records:
+            self.take_record(record.raw)
+        for problem in batch.problems:
+            self.report.add(problem)
+        self.report.understood += len(batch.ids) + len(batch.heads) + len(batch.records)
+        return fresh
+
+    def settle(self) -> None:
+        """After the last piece: find the head that the file names, by lineage (session format, "Reading")."""
+        for order, head in self._late:
+            if order > self._applied and (head.leaf is None or head.leaf in self.graph):
+                self._apply(order, head)
+        self._late = [late for late in self._late if late[1].leaf not in self.graph]
+
+        if self._headless:
+            # No usable head: the childless node that comes last in the file.
+            self.head = next(reversed(self.graph.leaves()), None)
+            return
+        # Turns whose own head was lost at the end of the file still belong to the live path.
+        ids = self.graph.ids
+        for at in range(self._head_at, len(ids)):
+            if self.graph.parent(ids[at]) == self.head and not self.graph.is_gap(ids[at]):
+                self.head = ids[at]
+        self._head_at = len(ids)
+
+    def note_problems(self) -> None:
+        """Put the nodes with lost parents into the report."""
+        for kind, node in self.graph.problems():
+            if kind == "gap":
+                self.report.add(Problem(kind, 0, 0, f"the history before node {node} is missing", node))
+
+    def take_record(self, raw: Mapping[str, Any]) -> None:
+        """Take a record that is neither node nor head. What is unknown is left alone."""
+        match raw.get("type"):
+            case "session":
+                self.fields.update({name: value for name, value in raw.items() if name != "type"})
+            case "label":
+                node, name = raw.get("node"), raw.get("name")
+                if isinstance(node, str) and isinstance(name, str):
+                    self.own_labels[node] = name
+                elif isinstance(node, str) and name is None:
+                    self.own_labels.pop(node, None)
+            case "condense":
+                self._take_condense(raw)
+            case "usage":
+                self._take_usage(raw)
+            case "receipt":
+                node, call, stage = raw.get("node"), raw.get("callId"), raw.get("stage")
+                if isinstance(node, str) and isinstance(call, str) and isinstance(stage, str):
+                    self.receipts[node, call] = stage
+            case _:
+                pass
+
+    def _take_condense(self, raw: Mapping[str, Any]) -> None:
+        copies = raw.get("copies")
+        if isinstance(raw.get("summary"), str) and isinstance(raw.get("from"), str):
+            self.condensations.append(dict(raw))
+            if isinstance(copies, dict):
+                self._origins.update({new: old for new, old in copies.items() if isinstance(old, str)})
+
+    def _take_usage(self, raw: Mapping[str, Any]) -> None:
+        node = raw.get("node")
+        if not isinstance(node, str):
+            return
+        counts = [_count(raw.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite")]
+        cost = raw.get("cost")
+        self.usages[node] = Usage(
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            float(cost) if isinstance(cost, (int, float)) else None,
+        )
+        if isinstance(raw.get("model"), str):
+            self.last_model = raw["model"]
+
+    def _take_head(self, head: Head, before: int, batch: Batch) -> None:
+        order = self._order
+        self._order += 1
+        if head.mac is not None:
+            self._macs.setdefault(head.leaf or "", set()).add(head.mac)
+        if head.leaf is not None and head.leaf not in self.graph:
+            self._late.append((order, head))
+            return
+        if self._is_stale(head):
+            return
+        self._apply(order, head)
+        # Nodes of the batch that stand before the head; duplicates make this a lower bound, which is harmless.
+        self._head_at = min(before + head.position, len(self.graph)) if len(batch.ids) else before
+
+    def _is_stale(self, head: Head) -> bool:
+        if self._headless or head.why in DELIBERATE or (head.why is None and head.by is None):
+            return False
+        return (
+            head.leaf != self.head and head.leaf is not None and self.graph.is_ancestor(head.leaf, self.head)
+        )
+
+    def _apply(self, order: int, head: Head) -> None:
+        self._applied = order
+        self._headless = False
+        self.head = head.leaf
+        self.last_by = head.by
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def meta(self) -> SessionMeta:
+        """What the session records say, with what is of the wrong type left out."""
+        fields = self.fields
+        return SessionMeta(
+            self.graph.session_id,
+            _text(fields.get("cwd")),
+            _count(fields.get("createdAt")) or None,
+            _text(fields.get("title")),
+            _text(fields.get("parentSession")),
+            self.last_model or _text(fields.get("model")),
+            fields.get("archived") is True,
+            fields,
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels by node. A copy that a condensation made has the label of what it is a copy of."""
+        labels = dict(self.own_labels)
+        for copy, original in self._origins.items():
+            inherited = labels.get(original)
+            if inherited is not None:
+                labels.setdefault(copy, inherited)
+        return labels
+
+    def note_head(self, leaf: str | None, mac: str | None) -> None:
+        """Take in a head that we wrote ourselves."""
+        if mac is not None:
+            self._macs.setdefault(leaf or "", set()).add(mac)
+        self._order += 1
+        self._applied = self._order
+        self._headless = False
+        self._late.clear()
+        self.head = leaf
+        self._head_at = len(self.graph)
+
+    def signed(self, leaf: str | None) -> bool:
+        """Whether this user put a head on that leaf."""
+        if self._signer is None:
+            return True
+        session = self.graph.session_id
+        return any(self._signer.valid(session, leaf, mac) for mac in self._macs.get(leaf or "", ()))
+
+    def trusts(self, leaf: str | None) -> bool:
+        """Whether the path to `leaf` is this user's own: its live leaf is signed, and every id on it is a true hash.
+
+        Nothing at all (None) is trusted. Without a signer nothing can be told, so everything is trusted.
+        """
+        if self._signer is None or leaf is None:
+            return True
+        return self.signed(leaf) and self._verified_to(leaf)
+
+    def vouched(self, leaf: str | None) -> bool:
+        """Whether we may sign `leaf`: it lies on the path to a leaf that this user signed."""
+        if self._signer is None or leaf is None:
+            return True
+        if not self._verified_to(leaf):
+            return False
+        if self.signed(leaf):
+            return True
+        for signed in reversed(self._macs):
+            if (
+                signed
+                and signed in self.graph
+                and self.graph.is_ancestor(leaf, signed)
+                and self.signed(signed)
+            ):
+                return True
+        return False
+
+    def _verified_to(self, leaf: str) -> bool:
+        return leaf in self.graph and self.graph.verified_to(leaf)
+
+
+class FileSource:
+    """Reads nodes from the file that was scanned, through a descriptor of its own: a deleted file can still be read."""
+
+    def __init__(self, path: str, migrators: Sequence[Migrator]) -> None:
+        self._fd = open_fd(path)
+        self._calls = OsCalls()
+        self._decode = reader(migrators)
+        self.status = os.fstat(self._fd)
+        self._close = weakref.finalize(self, os.close, self._fd)
+
+    def read(self, places: Sequence[tuple[int, int]]) -> list[tuple[Turn, int]]:
+        """The turns that stand at `places`, read in few large pieces."""
+        found: dict[tuple[int, int], tuple[Turn, int]] = {}
+        window, start = b"", 0
+        for offset, length in sorted(set(places)):
+            if not start <= offset <= offset + length <= start + len(window):
+                start = offset
+                window = read_exactly(self._calls, self._fd, max(length, _WINDOW), offset)
+            found[offset, length] = self._decode(window[offset - start : offset - start + length])
+        return [found[place] for place in places]
+
+    def raw(self, offset: int, length: int) -> bytes:
+        """The bytes at a place."""
+        return read_exactly(self._calls, self._fd, length, offset)
+
+    def open(self, offset: int = 0) -> BinaryIO:
+        """A reader over the same file."""
+        file = os.fdopen(os.dup(self._fd), "rb", buffering=_WINDOW)
+        file.seek(offset)
+        return file
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._close()
+
+
+def load(
+    state: SessionState, path: str, migrators: Sequence[Migrator] = (), *, verify: bool = True
+) -> tuple[os.stat_result, int] | None:
+    """Read a file into an empty state, and set the graph's live leaf. Blocks.
+
+    Returns:
+        The file's status and up to where it was read; None if there is no file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        source = FileSource(path, migrators)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+    end = 0
+    state.graph.source = source
+    with source.open() as file:
+        for batch in scan(file, verify=verify, migrators=migrators):
+            state.take(batch)
+            end = batch.end
+    state.settle()
+    state.note_problems()
+    state.graph.branch_from(state.head)
+    return source.status, end
+
+
+def take_news(
+    state: SessionState, news: bytes, offset: int, migrators: Sequence[Migrator], *, whole_lines: bool
+) -> tuple[list[str], int]:
+    """Take what others appended into a state. The graph's live leaf stays.
+
+    Returns:
+        The ids of the new nodes, and up to where the file is known now.
+    """
+    added: list[str] = []
+    end = offset
+    for batch in scan(io.BytesIO(news), offset, migrators=migrators, whole_lines=whole_lines):
+        added += state.take(batch)
+        end = batch.end
+    state.settle()
+    return added, end
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _HUGE:
+        return 0
+    return int(value)
+
+
+def totals(usages: Iterable[Usage]) -> Usage:
+    """All usages together."""
+    total = Usage()
+    for usage in usages:
+        total += usage
+    return total
