@@ -227,7 +227,7 @@ const actions = {
 
 function place(item: Item): ItemView {
   let view = views.get(item.key);
-  if (view === undefined || view.root.dataset['kind'] !== item.kind) {
+  if (view?.root.dataset['kind'] !== item.kind) {
     view?.root.remove();
     view = createView(item, renderer, actions);
     view.root.dataset['kind'] = item.kind;
