@@ -20,6 +20,7 @@ import msgspec
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault
 from indusagi_lsp.contract.limits import MAX_OUTPUT_BYTES
 from indusagi_lsp.contract.turns import ToolResultBlock, Turn
+from indusagi_lsp.sessions.folder import SessionFolder
 from indusagi_lsp.sessions.redaction import redact
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def spill(output: str, blobs_dir: Path, *, limit: int = MAX_OUTPUT_BYTES, redact
     try:
         _write(blobs_dir, digest, data)
         where = f"the whole output is blob {digest}"
-    except OSError as error:
-        where = f"they could not be kept: {error.strerror or 'the disk refused'}"
+    except (OSError, PersistenceFault):
+        where = "they could not be kept: the disk refused"
 
     half = max(0, limit - 200) // 2
     head, tail = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
@@ -207,7 +208,7 @@ def _read(path: Path) -> bytes:
 
 def _write(blobs_dir: Path, digest: str, data: bytes) -> None:
     """Write a blob unless it is there: whole or not at all, and never through a link."""
-    blobs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    SessionFolder(blobs_dir).ensure()
     target = blobs_dir / digest
     with contextlib.suppress(FileNotFoundError):
         found = target.lstat()

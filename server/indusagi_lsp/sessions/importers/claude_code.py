@@ -284,9 +284,7 @@ def _answer(content: Any) -> tuple[Block, ...]:
     for part in content if isinstance(content, list) else [content]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "thinking":
-            blocks.append(
-                ThinkingBlock(str(part.get("thinking", "")), reading.text_of(part.get("signature")))
-            )
+            blocks.append(ThinkingBlock(str(part.get("thinking", "")), reading.text_of(part.get("signature"))))
         elif kind == "redacted_thinking":
             blocks.append(ThinkingBlock("", None, {"redacted": part.get("data")}))
         elif kind == "tool_use":

@@ -35,9 +35,8 @@ def read(data: bytes, name: str = "", cuts: frozenset[int] = frozenset()) -> Tra
 
     draft.id = reading.text_of(about.get("sessionId")) or name
     draft.time(reading.milliseconds(about.get("startTime")))
-    draft.cwd = next(
-        (folder for folder in reading.sequence(about.get("directories")) if isinstance(folder, str)), None
-    )
+    draft.cwd = next((folder for folder in reading.sequence(about.get("directories")) if isinstance(folder, str)), None)
+    draft.project = reading.text_of(about.get("projectHash"))
     draft.title = reading.text_of(about.get("summary"))
     where: dict[str, str | None] = {}
     for line, message, after in messages:
@@ -124,9 +123,7 @@ def _message(draft: Draft, message: Any, where: dict[str, str | None], after: st
 def _answer(draft: Draft, message: dict[str, Any], key: str, parent: str | None) -> str | None:
     """Add the model's message: its thoughts, its words and its calls, then each call's result."""
     blocks: list[Block] = [
-        ThinkingBlock(
-            "\n".join(str(thought.get(name)) for name in ("subject", "description") if thought.get(name))
-        )
+        ThinkingBlock("\n".join(str(thought.get(name)) for name in ("subject", "description") if thought.get(name)))
         for thought in reading.sequence(message.get("thoughts"))
         if isinstance(thought, dict)
     ]

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 TOOL_NAME = "pi"
 
 
-def read(
-    data: bytes, name: str = "", cuts: frozenset[int] = frozenset(), tool: str = TOOL_NAME
-) -> Transcript:
+def read(data: bytes, name: str = "", cuts: frozenset[int] = frozenset(), tool: str = TOOL_NAME) -> Transcript:
     """Read a session; `tool` says whose it is, the other arguments are those of `claude_code.read`."""
     reader = _Reader(Draft(tool, cuts))
     for line in reading.lines(data):
@@ -112,9 +110,7 @@ class _Reader:
         origin = reading.text_of(value.get("branchedFrom")) or reading.text_of(value.get("parentSession"))
         if origin:
             # A path of the source's machine: <time>_<id>.jsonl.
-            draft.parent = (
-                origin.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".jsonl").rsplit("_", 1)[-1]
-            )
+            draft.parent = origin.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".jsonl").rsplit("_", 1)[-1]
         draft.time(reading.milliseconds(value.get("timestamp")))
 
     def parent(self, value: dict[str, Any]) -> str | None:
@@ -229,9 +225,7 @@ def _answer(part: Any) -> Block | None:
         return ThinkingBlock(str(part.get("thinking", "")), reading.text_of(part.get("thinkingSignature")))
 
     if kind == "toolCall":
-        return reading.arguments(
-            reading.text_of(part.get("id")) or "unknown", part.get("name"), part.get("arguments")
-        )
+        return reading.arguments(reading.text_of(part.get("id")) or "unknown", part.get("name"), part.get("arguments"))
 
     return next(iter(reading.parts([part])), None)
 

@@ -119,11 +119,7 @@ def milliseconds(value: Any) -> int | None:
 
 def number(value: Any) -> int:
     """A count of tokens; anything else is 0."""
-    return (
-        int(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
-        else 0
-    )
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15 else 0
 
 
 def text_of(value: Any) -> str | None:
@@ -202,9 +198,7 @@ def result_text(content: Any) -> tuple[str, tuple[Block, ...]]:
     """A tool's output as one text, and the images that came with it."""
     blocks = parts(content)
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    texts.extend(
-        compact(block.raw.get("part", block.raw)) for block in blocks if isinstance(block, OtherBlock)
-    )
+    texts.extend(compact(block.raw.get("part", block.raw)) for block in blocks if isinstance(block, OtherBlock))
     return "\n".join(texts), tuple(block for block in blocks if isinstance(block, ImageBlock))
 
 

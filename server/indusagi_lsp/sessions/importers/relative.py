@@ -85,11 +85,7 @@ def _node(draft: Draft, raw: Any, nodes: dict[str, Entry]) -> None:
         return
 
     created = node.get("createdAt")
-    at = (
-        created
-        if isinstance(created, int) and not isinstance(created, bool)
-        else reading.milliseconds(created)
-    )
+    at = created if isinstance(created, int) and not isinstance(created, bool) else reading.milliseconds(created)
     nodes[key] = Entry(key, parent, turn, draft.time(at))
 
 
@@ -126,7 +122,7 @@ def _without_copies(draft: Draft, nodes: Mapping[str, Entry]) -> None:
     if start == 0:
         return
 
-    draft.repeated = start
+    draft.repeated, draft.rewritten = start, len(path) - start
     parent: str | None = None
     for entry in path[start:]:
         draft.at = entry.at

@@ -74,11 +74,14 @@ class Transcript(msgspec.Struct, frozen=True):
         id: that program's own id of the session.
         steps: entries and folds, each after everything it refers to.
         head: the key of the live end, None in an empty session.
+        cwd: the folder, as the source writes it; `project` is its SHA-256 where the source keeps only that.
         spent: usage, once for each answer of a model.
         records: further records of our own format, whose node ids are keys (only files of our own kind have
         them). ignored: lines that are no part of the conversation, counted by kind.
         gaps: turns whose parent is missing in the file.
         repeated: turns that the source wrote again, and that are not on the live path.
+        rewritten: entries that the reader put beside those of the file, to have a path without the repeated
+            ones.
         open_line: how many lines had been read when the file ended within an answer, else None.
     """
 
@@ -87,6 +90,7 @@ class Transcript(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     head: str | None = None
     cwd: str | None = None
+    project: str | None = None
     title: str | None = None
     created_at: int = 0
     version: str | None = None
@@ -99,6 +103,7 @@ class Transcript(msgspec.Struct, frozen=True):
     ignored: Mapping[str, int] = {}
     gaps: int = 0
     repeated: int = 0
+    rewritten: int = 0
     open_line: int | None = None
 
 
@@ -116,6 +121,7 @@ class Draft:
         self.head: str | None = None
         self.id = ""
         self.cwd: str | None = None
+        self.project: str | None = None
         self.title: str | None = None
         self.created_at: int | None = None
         self.version: str | None = None
@@ -123,6 +129,7 @@ class Draft:
         self.parent: str | None = None
         self.gaps = 0
         self.repeated = 0
+        self.rewritten = 0
         self.labels: dict[str, str] = {}
         self.records: list[Mapping[str, Any]] = []
         self.steps: list[Step] = []
@@ -170,9 +177,7 @@ class Draft:
         self.steps.append(fold)
         self._moved(fold.key, main=True)
 
-    def answer(
-        self, group: str, key: str, blocks: tuple[Block, ...], parent: str | None, *, main: bool = True
-    ) -> str:
+    def answer(self, group: str, key: str, blocks: tuple[Block, ...], parent: str | None, *, main: bool = True) -> str:
         """Add blocks to the answer `group` (a new one gets `key` and `parent`). Returns its turn's key."""
         now = self._answer
         if now is None or now.group != group or now.main != main:
@@ -221,6 +226,7 @@ class Draft:
             steps=tuple(self.steps),
             head=self.head,
             cwd=self.cwd,
+            project=self.project,
             title=self.title,
             created_at=self.created_at or 0,
             version=self.version,
@@ -233,6 +239,7 @@ class Draft:
             ignored=self._ignored,
             gaps=self.gaps,
             repeated=self.repeated,
+            rewritten=self.rewritten,
             open_line=open_line,
         )
 
