@@ -14,9 +14,7 @@ from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as o
 from indusagi_lsp.protocol.events import snapshot_view
 
-STATUS = m.StatusResult(
-    version="0", protocol_version=1, busy=False, message="idle", kind="Normal", workspaces=[]
-)
+STATUS = m.StatusResult(version="0", protocol_version=1, busy=False, message="idle", kind="Normal", workspaces=[])
 
 
 class FakeHosts:

@@ -16,9 +16,7 @@ from indusagi_lsp.transport import logs, serve
 
 if __name__ == "__main__":
     log = logs.configure(os.environ.get("LOG", "warning"), None)
-    server = create_server(
-        hosts_factory=FakeHosts, approval_seconds=float(os.environ.get("APPROVAL", "600"))
-    )
+    server = create_server(hosts_factory=FakeHosts, approval_seconds=float(os.environ.get("APPROVAL", "600")))
     code = serve.Session(server, *serve.claim_stdio()).run()
     log.close()
     cli._end(code)

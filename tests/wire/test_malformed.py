@@ -103,7 +103,9 @@ async def test_rubbish_between_frames(shared):
     """Whatever stands between two frames, the second is answered."""
     chance = random.Random(7)
     for number in range(300):
-        shared.raw(bytes(chance.choices(b' {}"abc\r\n:\x00\xff0123456789-Content-Length', k=chance.randrange(60))) + b"\n\n")
+        shared.raw(
+            bytes(chance.choices(b' {}"abc\r\n:\x00\xff0123456789-Content-Length', k=chance.randrange(60))) + b"\n\n"
+        )
         shared.send(id=f"r{number}", method="indusagi/status")
         assert "result" in await shared.response(f"r{number}")
 

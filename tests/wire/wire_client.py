@@ -27,7 +27,7 @@ class WireClient:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **env},
-            limit=1 << 24,
+            limit=1 << 16,
         )
         return cls(process)
 

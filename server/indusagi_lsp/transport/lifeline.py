@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ENDING_SECONDS = 3.5
+ENDING_SECONDS = 2.5
 SHUTDOWN_SECONDS = 1.8
 
 
