@@ -13,14 +13,20 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from indusagi_lsp.conductor.condense import Condenser, CondenseRequest, CondenseResult
+from indusagi_lsp.conductor.condense import CondenseOutcome, Condenser, CondenseRequest
 from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
 from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.history import History, MemoryHistory, StoredHistory
 from indusagi_lsp.conductor.run import Run, RunParts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
-from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFound, SessionForeign, SessionNotFound
-from indusagi_lsp.contract.events import Phase, QueueChanged, RunEvent, RunSnapshot
+from indusagi_lsp.contract.errors import (
+    InvalidInput,
+    InvalidState,
+    NodeNotFound,
+    SessionForeign,
+    SessionNotFound,
+)
+from indusagi_lsp.contract.events import Phase, QueueChanged, RunSnapshot
 from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelInvoker
 from indusagi_lsp.contract.turns import USER, Turn, turn_from_json, user
 from indusagi_lsp.ledger import Dispose, Handler, RunLedger
@@ -71,13 +77,14 @@ class Agent:
         self._condenser: Condenser | None = None
         self._queue: deque[_Waiting] = deque()
         self._steering: deque[_Waiting] = deque()
+        self._told_queued = 0
         self._run: Run | None = None
         self._running: _Waiting | None = None
         self._joined: list[_Waiting] = []
         self._last: RunSnapshot | None = None
         self._pump: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
-        self._condensing: asyncio.Task[CondenseResult] | None = None
+        self._condensing: asyncio.Task[CondenseOutcome] | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class Agent:
             self._steering.append(waiting)
         else:
             self._queue.append(waiting)
-        if self._run is not None or self._alone.locked():
+        if self._alone.locked():
             self._publish_queue()
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._drain_queue(), name="agent queue")
@@ -268,7 +275,7 @@ class Agent:
             return ForkPoint(found.id)
         return ForkPoint(found.parent, found.turn.text if found.turn.role == USER else None)
 
-    async def condense(self, request: CondenseRequest | None = None) -> CondenseResult:
+    async def condense(self, request: CondenseRequest | None = None) -> CondenseOutcome:
         """Condense the live path now, or show what that would do.
 
         Prompts that come meanwhile wait. Cancelling leaves the history untouched.
@@ -370,7 +377,10 @@ class Agent:
             raise InvalidState(message, hint="Wait for its end, or stop it first.")
 
     def _publish_queue(self) -> None:
-        self.ledger.publish(QueueChanged(self.queued))
+        """Tell how many prompts wait, if that is news: a prompt that runs at once never waits."""
+        if self.queued != self._told_queued:
+            self._told_queued = self.queued
+            self.ledger.publish(QueueChanged(self.queued))
 
     async def _ensure_history(self) -> History:
         if self._history is None:
@@ -401,17 +411,14 @@ class Agent:
                 costs=self.costs,
                 publish=self.ledger.publish,
             )
-        self._condenser.config = self.config
+        self._condenser.configure(self.config)
         return self._condenser
 
     def _require(self, node: str) -> Node:
-        history = self._history
-        if isinstance(history, (StoredHistory, MemoryHistory)):
-            graph = history.session.graph if isinstance(history, StoredHistory) else history.graph
-            found = graph.find(node)
-            if found is not None:
-                return found
-        raise NodeNotFound(self.session_id or "", node)
+        found = self._history.find(node) if self._history is not None else None
+        if found is None:
+            raise NodeNotFound(self.session_id or "", node)
+        return found
 
 
 def _turns(prompt: Prompt) -> tuple[Turn, ...]:

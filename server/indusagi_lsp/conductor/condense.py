@@ -1,7 +1,7 @@
 """When the live path is condensed, and how the outcome becomes part of the session's graph.
 
-The work on the text is `condensation`'s. Here stand the moments (before a model call, after an overflow, on request), the
-rule of two attempts, the preview and its token, and the events.
+The work on the text is `condensation`'s. Here stand the moments (before a model call, after an overflow, on request),
+the rule of two attempts, the preview and its token, and the events.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class CondensePlan(msgspec.Struct, frozen=True):
     token: str
 
 
-class CondenseOutcome(msgspec.Struct, frozen=True):
+class CondenseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What condensing came to. Without `condensed`, `reason` or `plan` says why not."""
 
     condensed: bool
     before: int
     after: int
-    cut: int
+    cut: int = 0
     summary: str | None = None
     reason: str | None = None
     plan: CondensePlan | None = None
@@ -87,7 +87,6 @@ class Condenser:
         invoke: calls the model.
         costs: where a summary's usage is counted.
         publish: where events go.
-        pinned: node ids that the user wants kept word for word.
     """
 
     def __init__(
@@ -180,7 +179,9 @@ class Condenser:
         if request.preview or not made.condensed:
             self._finish(made, "Nothing was changed: this was a preview." if made.condensed else made.reason)
             plan = self._plan(made) if made.condensed else None
-            return CondenseOutcome(False, made.before, made.after, 0, reason=made.reason or None, plan=plan)
+            return CondenseOutcome(
+                condensed=False, before=made.before, after=made.after, reason=made.reason or None, plan=plan
+            )
         return await self._store(made, "manual")
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -204,11 +205,10 @@ class Condenser:
         return True
 
     async def _make(self, policy: CompactionPolicy, request: CondenseRequest) -> Condensation:
-        nodes = self._history.nodes()
-        ids = [node.id for node in nodes]
-        view = self._history.view()
+        entries = self._history.entries()
+        ids = [entry.node for entry in entries]
         made = await condense(
-            view,
+            [entry.turn for entry in entries],
             self.card,
             policy,
             self._invoke if self.card.tools else None,
@@ -228,7 +228,14 @@ class Condenser:
         self._meter.reset(())
         self._measure()
         self._finish(made, None, summary)
-        return CondenseOutcome(True, made.before, made.after, made.cut - made.start, summary, made.reason or None)
+        return CondenseOutcome(
+            condensed=True,
+            before=made.before,
+            after=made.after,
+            cut=made.cut - made.start,
+            summary=summary,
+            reason=made.reason or None,
+        )
 
     async def _apply_preview(self, request: CondenseRequest) -> CondenseOutcome:
         leaf, made = self._previews.get(request.token or "", (None, None))
@@ -245,11 +252,11 @@ class Condenser:
         leaf = self._history.leaf
         token = made.token(leaf)
         self._previews = {token: (leaf, made)}
-        ids = tuple(node.id for node in self._history.nodes())
+        entries = self._history.entries()
         return CondensePlan(
             made.cut - made.start,
-            ids[made.start : made.cut],
-            ids[: made.start] + ids[made.cut :],
+            tuple(entry.node for entry in entries[made.start : made.cut] if entry.node),
+            tuple(entry.node for entry in (*entries[: made.start], *entries[made.cut :]) if entry.node),
             made.before,
             made.after,
             made.draft,
@@ -278,7 +285,7 @@ class Condenser:
         return tuple(tool.spec for tool in config.tools) if self.card.tools else ()
 
 
-def _position(ids: Sequence[str], node: str) -> int:
+def _position(ids: Sequence[str | None], node: str) -> int:
     try:
         return ids.index(node)
     except ValueError:

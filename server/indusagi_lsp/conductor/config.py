@@ -51,8 +51,8 @@ class AgentDeps(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that an agent works with; every one may be left out.
 
     `store` and `ledger` count only if they are a real `SessionStore` and `RunLedger` (seed), so they are typed as
-    anything. Without a store the conversation lives in memory. Without `invoke_model` the user's own environment decides
-    which models there are.
+    anything. Without a store the conversation lives in memory. Without `invoke_model` the user's own environment
+    decides which models there are.
     """
 
     invoke_model: ModelInvoker | None = None

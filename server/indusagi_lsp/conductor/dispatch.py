@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from indusagi_lsp.conductor.config import Document
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
@@ -40,6 +40,13 @@ INTERRUPTED = "interrupted; its effects are unknown"
 NEVER_STARTED = "interrupted; it was never started"
 
 
+class Stage(Protocol):
+    """Is told of each call's stage, for snapshots and receipts; awaited, so that a receipt is on disk first."""
+
+    async def __call__(self, call: ToolCallBlock, stage: CallStage, *, effectful: bool) -> None:
+        """`call` is now in `stage`; `effectful` where it may do more than read."""
+        ...
+
 
 class Dispatcher:
     """Executes calls for one agent.
@@ -48,7 +55,7 @@ class Dispatcher:
         tools: by name.
         approver: asked before anything that does more than read.
         publish: where events go.
-        stage: told of each call's stage, for snapshots and receipts; awaited, so that a receipt is on disk first.
+        stage: told of each call's stage.
         record: told of each result as soon as it is there; awaited.
         document: unsaved text of open files.
         new_id: makes approval ids.
@@ -61,7 +68,7 @@ class Dispatcher:
         *,
         approver: Approver,
         publish: Callable[[RunEvent], None],
-        stage: Callable[[ToolCallBlock, CallStage, bool], Awaitable[None]],
+        stage: Stage,
         record: Callable[[ToolResultBlock], Awaitable[None]],
         document: Document,
         new_id: NewId,
@@ -128,17 +135,21 @@ class Dispatcher:
             return ToolOutcome(f"There is no tool {call.name!r}. The tools are: {names}.", is_error=True)
         if not isinstance(call.input, Mapping):
             return ToolOutcome(
-                f"The arguments of {call.name} were not a JSON object, so it was not run. Send the call again with one.",
+                f"The arguments of {call.name} were not a JSON object, so it was not run. Send the call again.",
                 is_error=True,
             )
         effectful = not tool.effects <= READ_ONLY
         if effectful and not await self._permitted(call, session_id, run_id):
-            return ToolOutcome("The user did not allow this. Do not try it in another way; ask what to do.", is_error=True)
+            return ToolOutcome(
+                "The user did not allow this. Do not try it in another way; ask what to do.", is_error=True
+            )
 
-        await self._stage(call, "started", effectful)
+        await self._stage(call, "started", effectful=effectful)
         started.add(call.id)
         self._publish(ToolCalled(call.id, call.name, call.input))
-        context = ToolContext(session_id, call.id, lambda text: self._publish(ToolUpdate(call.id, text)), self._document)
+        context = ToolContext(
+            session_id, call.id, lambda text: self._publish(ToolUpdate(call.id, text)), self._document
+        )
         return await self._within_limits(tool, call.input, context)
 
     async def _within_limits(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
@@ -164,7 +175,7 @@ class Dispatcher:
         request = ApprovalRequest(
             self._new_id(), session_id, run_id, call.id, call.name, action.decode("utf-8"), sha256
         )
-        await self._stage(call, "awaiting_approval", False)
+        await self._stage(call, "awaiting_approval", effectful=False)
         self._publish(ApprovalRequested(request.id, call.id, request.action, request.options))
         decision: Decision = "deny"
         by = "nobody"
@@ -180,6 +191,7 @@ class Dispatcher:
         return decision in ("once", "session")
 
     async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
+        tool = self._tools.get(call.name)
         await self._record(ToolResultBlock(call.id, outcome.output, outcome.is_error))
-        await self._stage(call, "finished", call.name in self._tools and not self._tools[call.name].effects <= READ_ONLY)
+        await self._stage(call, "finished", effectful=tool is not None and not tool.effects <= READ_ONLY)
         self._publish(ToolFinished(call.id, call.name, ToolResult(outcome.output, outcome.is_error)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import cast
 
 from indusagi_lsp.conductor.agent import Agent
 from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
+from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import user_places
-from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelInvoker
 
 
 class _AnyModel:
@@ -31,14 +30,12 @@ def create_agent(config: AgentConfig, deps: AgentDeps | None = None) -> Agent:
         An idle agent. Nothing is read, written or started before its first use.
     """
     deps = deps or AgentDeps()
-    invoke, catalogue = deps.invoke_model, deps.catalogue
-    if invoke is None:
-        from indusagi_lsp.models import ModelsConfig, create_models
+    if deps.invoke_model is not None:
+        return Agent(config, deps, invoke=deps.invoke_model, catalogue=deps.catalogue or _AnyModel())
 
-        models = create_models(
-            ModelsConfig(), environ=dict(os.environ), cache_dir=user_places(os.environ).cache, clock=deps.clock
-        )
-        invoke, catalogue = models.invoke, catalogue or models
-    return Agent(
-        config, deps, invoke=cast("ModelInvoker", invoke), catalogue=cast("ModelCatalogue", catalogue or _AnyModel())
+    from indusagi_lsp.models import ModelsConfig, create_models
+
+    models = create_models(
+        ModelsConfig(), environ=dict(os.environ), cache_dir=user_places(os.environ).cache, clock=deps.clock
     )
+    return Agent(config, deps, invoke=models.invoke, catalogue=deps.catalogue or models)

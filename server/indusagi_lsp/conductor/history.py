@@ -10,9 +10,13 @@ import msgspec
 from indusagi_lsp.condensation import Condensation
 from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import InvalidState
+from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import Turn
-from indusagi_lsp.sessions import Node, Session, SessionGraph, answered
+from indusagi_lsp.sessions import Node, Session, SessionGraph, model_view
+
+PIN = "pin"
+"""The label of a turn that condensing keeps word for word."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -22,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True):
     """
 
     turn: Turn
-    created_at: float
+    created_at: int
     node: str | None
 
 
@@ -69,7 +73,7 @@ class History(Protocol):
         """Go on from another node."""
         ...
 
-    async def condense(self, made: Condensation, trigger: str) -> str:
+    async def condense(self, made: Condensation, trigger: CondenseTrigger) -> str:
         """Go on from the summary with the kept turns copied under it; the summary's node id."""
         ...
 
@@ -99,18 +103,24 @@ def entries_of(nodes: Sequence[Node], view: Iterable[Turn]) -> list[Entry]:
 
     Args:
         nodes: the live path.
-        view: its turns, in order and unchanged, with results in between.
+        view: its turns in order, with results put in between and empty turns left out.
     """
     entries: list[Entry] = []
     at = 0
     for turn in view:
-        if at < len(nodes) and turn is nodes[at].turn:
-            entries.append(Entry(turn, nodes[at].created_at, nodes[at].id))
-            at += 1
+        found = next((place for place in range(at, len(nodes)) if nodes[place].turn == turn), None)
+        if found is not None:
+            entries.append(Entry(turn, nodes[found].created_at, nodes[found].id))
+            at = found + 1
         else:
-            when = nodes[at - 1].created_at if at else 0
-            entries.append(Entry(turn, when, None))
+            entries.append(Entry(turn, nodes[at - 1].created_at if at else 0, None))
     return entries
+
+
+def kept_entries(made: Condensation, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that stay after a condensation's summary; a masked turn stands in the place of the whole one."""
+    tail = entries[made.cut :]
+    return [Entry(turn, entry.created_at, entry.node) for turn, entry in zip(made.tail, tail, strict=True)]
 
 
 class StoredHistory:
@@ -134,13 +144,22 @@ class StoredHistory:
         """Whether the user's own key vouches for the live path."""
         return self.session.trusted
 
-    def nodes(self) -> list[Node]:
-        """The live path, root to leaf."""
-        leaf = self.leaf
-        return [] if leaf is None else self.session.graph.nodes_to(leaf)
+    @property
+    def pinned(self) -> frozenset[str]:
+        """The nodes with the label `pin`."""
+        return frozenset(node for node, label in self.session.labels.items() if label == PIN)
+
+    def find(self, node: str) -> Node | None:
+        """A node of the graph."""
+        graph = self.session.graph
+        return graph.node(node) if node in graph else None
+
+    def entries(self) -> list[Entry]:
+        """The live path, with every call answered."""
+        return entries_of(self.session.graph.nodes_to(self.leaf), self.session.model_view())
 
     def view(self) -> tuple[Turn, ...]:
-        """The live path, with every call answered."""
+        """The turns of `entries`."""
         return self.session.model_view()
 
     async def append(self, turns: Sequence[Turn]) -> list[Node]:
@@ -151,32 +170,25 @@ class StoredHistory:
         """Write a head."""
         await self.session.move_head(leaf, why)
 
-    async def condense(
-        self,
-        summary: Turn,
-        tail: Sequence[Turn],
-        cut: int,
-        *,
-        trigger: str,
-        before: int,
-        after: int,
-        files_read: Sequence[str],
-        files_modified: Sequence[str],
-        model: str,
-    ) -> str:
-        """Write the summary, the copies of the tail, the head and the record that ties the lines together."""
+    async def condense(self, made: Condensation, trigger: CondenseTrigger) -> str:
+        """Write the summary, the copies of what stays, the head and the record that ties the lines together."""
+        if made.summary is None:
+            raise InvalidState("There is nothing to condense.")
+        entries = self.entries()
+        kept = kept_entries(made, entries)
         record = await self.session.condense(
-            summary,
-            cut,
-            tail=tail,
+            made.summary,
+            len([entry for entry in entries[: made.cut] if entry.node is not None]),
+            start=len([entry for entry in entries[: made.start] if entry.node is not None]),
+            kept=[(entry.turn, entry.created_at, entry.node) for entry in kept],
             trigger=trigger,
-            before=before,
-            after=after,
-            files_read=files_read,
-            files_modified=files_modified,
-            model=model,
+            before=made.before,
+            after=made.after,
+            files_read=made.files_read,
+            files_modified=made.files_modified,
+            model=made.model or None,
         )
-        return record.summary
+        return str(record["summary"])
 
     async def undo_condense(self) -> str:
         """Write a head that names the old leaf."""
@@ -199,10 +211,10 @@ class MemoryHistory:
     """A history that ends with the process; for an agent without a store."""
 
     trusted = True
+    pinned: frozenset[str] = frozenset()
 
     def __init__(self, session_id: str, clock: Clock) -> None:
-        self.graph = SessionGraph(session_id)
-        self._clock = clock
+        self.graph = SessionGraph(session_id, clock=clock)
         self._condensed: dict[str, str] = {}
 
     @property
@@ -215,53 +227,47 @@ class MemoryHistory:
         """The live leaf."""
         return self.graph.leaf
 
-    def nodes(self) -> list[Node]:
-        """The live path, root to leaf."""
-        return [] if self.graph.leaf is None else self.graph.nodes_to(self.graph.leaf)
+    def find(self, node: str) -> Node | None:
+        """A node of the graph."""
+        return self.graph.node(node) if node in self.graph else None
+
+    def entries(self) -> list[Entry]:
+        """The live path, with every call answered."""
+        return entries_of(self.graph.nodes_to(self.leaf), self.view())
 
     def view(self) -> tuple[Turn, ...]:
-        """The live path, with every call answered."""
-        return answered(node.turn for node in self.nodes())
+        """The turns of `entries`."""
+        return model_view(self.graph.path_to(self.leaf), lambda _at, _call: True)
 
     async def append(self, turns: Sequence[Turn]) -> list[Node]:
         """Put turns under the leaf."""
-        return [self.graph.append(turn, created_at=self._clock.now_ms()) for turn in turns]
+        return [self.graph.append(turn) for turn in turns]
 
-    async def move_head(self, leaf: str | None, why: str) -> None:  # noqa: ARG002 - a memory keeps no reasons
+    async def move_head(self, leaf: str | None, why: str) -> None:
         """Go on from another node."""
         self.graph.branch_from(leaf)
 
-    async def condense(
-        self,
-        summary: Turn,
-        tail: Sequence[Turn],
-        cut: int,
-        *,
-        trigger: str,  # noqa: ARG002 - there is no record to write these into
-        before: int,  # noqa: ARG002
-        after: int,  # noqa: ARG002
-        files_read: Sequence[str],  # noqa: ARG002
-        files_modified: Sequence[str],  # noqa: ARG002
-        model: str,  # noqa: ARG002
-    ) -> str:
-        """Go on from the summary with the tail copied under it."""
-        nodes = self.nodes()
-        old_leaf = nodes[-1].id
-        self.graph.branch_from(None)
-        root = self.graph.append(summary, created_at=nodes[cut - 1].created_at)
-        for node, turn in zip(nodes[cut:], tail, strict=True):
-            self.graph.append(turn, created_at=node.created_at)
-        self._condensed[root.id] = old_leaf
-        return root.id
+    async def condense(self, made: Condensation, trigger: CondenseTrigger) -> str:
+        """Go on from the summary with what stays copied under it."""
+        if made.summary is None:
+            raise InvalidState("There is nothing to condense.")
+        entries = self.entries()
+        old_leaf = self.leaf
+        self.graph.branch_from(next((e.node for e in reversed(entries[: made.start]) if e.node), None))
+        summary = self.graph.append(made.summary, created_at=entries[made.cut - 1].created_at)
+        for entry in kept_entries(made, entries):
+            self.graph.append(entry.turn, created_at=entry.created_at)
+        if old_leaf is not None:
+            self._condensed[summary.id] = old_leaf
+        return summary.id
 
     async def undo_condense(self) -> str:
-        """Go back to the line that the summary at the root was made from."""
-        nodes = self.nodes()
-        old_leaf = self._condensed.get(nodes[0].id) if nodes else None
-        if old_leaf is None:
-            raise InvalidState("There is no condensation to take back on this branch.")
-        self.graph.branch_from(old_leaf)
-        return old_leaf
+        """Go back to the line that the last summary on the path was made from."""
+        for node in reversed(self.graph.ids_to(self.leaf)):
+            if node in self._condensed:
+                self.graph.branch_from(self._condensed[node])
+                return self._condensed[node]
+        raise InvalidState("There is no condensation to take back on this branch.")
 
     async def usage(self, node: str, usage: Usage, model: str, provider: str) -> None:
         """Nothing to write."""

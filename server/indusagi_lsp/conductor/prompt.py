@@ -25,8 +25,8 @@ class RulesFile(msgspec.Struct, frozen=True):
 _CORE = """\
 You are Indusagi, an agent that works beside a programmer, inside their editor.
 The workspace is {workspace} on {platform}.
-Answer briefly and precisely, in Markdown. Say what you saw and where (file and line); say so when you did not look or do
-not know. Never invent the content of a file."""
+Answer briefly and precisely, in Markdown. Say what you saw and where (file and line); say so when you did not look or
+do not know. Never invent the content of a file."""
 
 _TOOLS = """\
 Use the tools to look things up before you answer about the workspace. Paths are relative to the workspace. If a tool
@@ -53,7 +53,11 @@ def build_system_prompt(*, workspace: str, platform: str, card: ModelCard, rules
     Returns:
         The prompt as text.
     """
-    parts = [_CORE.format(workspace=workspace, platform=platform), _TOOLS if card.tools else _NO_TOOLS, _SAFETY]
+    parts = [
+        _CORE.format(workspace=workspace, platform=platform),
+        _TOOLS if card.tools else _NO_TOOLS,
+        _SAFETY,
+    ]
     parts += [
         f'<rules path="{_attribute(file.path)}" origin="{_attribute(file.origin)}">\n{file.text.strip()}\n</rules>'
         for file in rules
@@ -71,4 +75,6 @@ def context_block(kind: str, where: str, text: str) -> TextBlock:
 
 
 def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    return (
+        text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    )

@@ -187,9 +187,7 @@ class Run:
             calls = await self._keep_answer(done)
             if calls:
                 self._set_phase("dispatching")
-                await self._dispatcher.run(
-                    calls, session_id=self._parts.history.session_id, run_id=self.run_id
-                )
+                await self._dispatcher.run(calls, session_id=self._parts.history.session_id, run_id=self.run_id)
                 self._parts.publish(Snapshot(self.snapshot()))
             steered = False
             while (prompt := self._next_steering()) is not None:
@@ -222,7 +220,7 @@ class Run:
         self._set_phase("invoking")
         self._answer.clear()
         request = await self._request()
-        parts = cast(Any, self._parts.invoke(request))
+        parts = cast("Any", self._parts.invoke(request))
         async with aclosing(parts):
             async for part in parts:
                 done = self._on_part(part)
@@ -311,7 +309,7 @@ class Run:
             (node,) = await uninterrupted(self._parts.history.append([turn]))
             self._confirm(node.id)
 
-    async def _on_stage(self, call: ToolCallBlock, stage: CallStage, effectful: bool) -> None:  # noqa: FBT001
+    async def _on_stage(self, call: ToolCallBlock, stage: CallStage, effectful: bool) -> None:
         self._set_phase("awaiting_approval" if stage == "awaiting_approval" else "dispatching")
         if stage == "finished":
             self._pending.pop(call.id, None)
@@ -347,4 +345,3 @@ class Run:
 
 def _fault(error: IndusagiError) -> Fault:
     return Fault(error.kind, error.message, error.hint)
-

@@ -156,7 +156,7 @@ class ApprovalResolved(msgspec.Struct, frozen=True):
 
 
 class UsageReported(msgspec.Struct, frozen=True):
-    """What a model call took. `window` and `estimate` are in tokens: the model's size, and our idea of the next prompt."""
+    """What a model call took. `window` and `estimate` are tokens: the model's size, and our idea of the next prompt."""
 
     kind: ClassVar[str] = "usage"
     input: int

@@ -115,18 +115,29 @@ def assistant(text: str) -> Turn:
 _SHAPES: dict[str, tuple[type[Any], tuple[tuple[str, str, type | None, bool], ...]]] = {
     "text": (TextBlock, (("text", "text", str, False),)),
     "thinking": (ThinkingBlock, (("text", "text", str, False), ("signature", "signature", str, True))),
-    "tool_call": (ToolCallBlock, (("id", "id", str, False), ("name", "name", str, False), ("input", "input", None, False))),
+    "tool_call": (
+        ToolCallBlock,
+        (("id", "id", str, False), ("name", "name", str, False), ("input", "input", None, False)),
+    ),
     "tool_result": (
         ToolResultBlock,
-        (("callId", "call_id", str, False), ("output", "output", str, False), ("isError", "is_error", bool, True)),
+        (
+            ("callId", "call_id", str, False),
+            ("output", "output", str, False),
+            ("isError", "is_error", bool, True),
+        ),
     ),
-    "image": (ImageBlock, (("mediaType", "media_type", str, False), ("dataBase64", "data_base64", str, False))),
+    "image": (
+        ImageBlock,
+        (("mediaType", "media_type", str, False), ("dataBase64", "data_base64", str, False)),
+    ),
 }
 
 
 def block_from_json(raw: Any) -> Block:
     """Read a block; what does not fit a known kind comes back as `OtherBlock`, never as an error."""
-    shape = _SHAPES.get(raw.get("kind")) if isinstance(raw, dict) and isinstance(raw.get("kind"), str) else None
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    shape = _SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None:
         return OtherBlock(raw)
 
@@ -181,7 +192,9 @@ def turn_from_json(raw: Any) -> Turn:
         raise ValueError("a turn needs a text `role`")
     if not isinstance(blocks, list):
         raise ValueError("a turn needs a list `blocks`")
-    extra = {name: value for name, value in raw.items() if name not in ("role", "blocks")} if len(raw) > 2 else _NO_EXTRA
+    extra = (
+        {name: value for name, value in raw.items() if name not in ("role", "blocks")} if len(raw) > 2 else _NO_EXTRA
+    )
     return Turn(role, tuple(map(block_from_json, blocks)), extra)
 
 

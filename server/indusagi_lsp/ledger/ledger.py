@@ -51,7 +51,7 @@ class RunLedger:
         for key, handler in tuple(self._handlers.items()):
             try:
                 handler(event)
-            except Exception:  # noqa: BLE001 - whatever a subscriber raises must not reach the run (seed)
+            except Exception:
                 if key not in self._reported:
                     self._reported.add(key)
                     logger.exception("a subscriber of the ledger raised; it stays subscribed and is not reported again")

@@ -166,7 +166,7 @@ class CondenseLink(Full, frozen=True):
 
     summary: str
     source: str
-    cut: str
+    cut: str | None
     trigger: str
     before: int
     after: int

@@ -19,7 +19,7 @@ from indusagi_lsp.contract.turns import (
 )
 from indusagi_lsp.memory import MemoryEntry
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.sessions import Node, SessionSummary
+from indusagi_lsp.sessions import Node, Session, SessionSummary
 
 PREVIEW_CHARS = 120
 
@@ -68,15 +68,15 @@ def session_info(summary: SessionSummary, workspace: str, state: m.SessionState)
     )
 
 
-def turn_view(node: Node, *, gap: bool) -> m.TurnView:
+def turn_view(node: Node) -> m.TurnView:
     """One turn of a path."""
     turn = turn_to_json(node.turn)
     return m.TurnView(
         id=node.id,
         role=turn["role"],
         blocks=turn["blocks"],
-        created_at=node.created_at,
-        gap=gap,
+        created_at=int(node.created_at),
+        gap=node.gap,
         verified=node.verified,
     )
 
@@ -91,10 +91,47 @@ def tree_nodes(nodes: Iterable[Node], labels: Mapping[str, str]) -> list[m.TreeN
             preview=preview(node.turn),
             label=labels.get(node.id),
             tokens=estimate_turn_tokens(node.turn),
-            created_at=node.created_at,
+            created_at=int(node.created_at),
         )
         for node in nodes
     ]
+
+
+def condense_link(record: Mapping[str, Any]) -> m.CondenseLink | None:
+    """The record of a condensation; None for one that does not say what it ties together."""
+    summary, source = record.get("summary"), record.get("from")
+    if not isinstance(summary, str) or not isinstance(source, str):
+        return None
+    return m.CondenseLink(
+        summary=summary,
+        source=source,
+        cut=record["cut"] if isinstance(record.get("cut"), str) else None,
+        trigger=str(record.get("trigger", "")),
+        before=_count(record.get("before")),
+        after=_count(record.get("after")),
+    )
+
+
+def session_notices(session: Session) -> list[Notice]:
+    """What is to be known of a session before one goes on in it."""
+    report = session.report
+    notices = []
+    if report.skipped:
+        text = f"{report.skipped} piece(s) of the file could not be read; they were left where they are."
+        notices.append(Notice("warning", "skipped_records", text))
+    if report.torn:
+        notices.append(Notice("warning", "torn_record", "The last record was cut off; a copy of it will be kept."))
+    if report.unverified:
+        text = f"{report.unverified} turn(s) are not what their ids say: the file was edited."
+        notices.append(Notice("warning", "unverified", text))
+    if report.gaps:
+        notices.append(Notice("warning", "gap", f"The history above {report.gaps} turn(s) is missing."))
+    if not session.trusted:
+        text = "This session was written by somebody else. Adopt it to go on in it."
+        notices.append(Notice("warning", "foreign", text))
+    if session.unsaved:
+        notices.append(Notice("error", "persistence", f"{session.unsaved} record(s) are not on the disk yet."))
+    return [*notices, *(Notice("warning", "session", text) for text in session.notices)]
 
 
 def memory_entry(entry: MemoryEntry) -> m.MemoryEntryView:
@@ -134,3 +171,7 @@ def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ms(moment: Any) -> int:
     return int(moment.timestamp() * 1000)
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else 0

@@ -24,7 +24,7 @@ from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
-from indusagi_lsp.workspace.settings import Settings, merge_settings
+from indusagi_lsp.workspace.settings import merge_settings
 
 if TYPE_CHECKING:
     from indusagi_lsp.memory import MemoryService
@@ -261,10 +261,14 @@ class Host:
             from indusagi_lsp.memory import FileMemoryStore, MemoryService, now_from
 
             now = now_from(self._clock)
-            seal = self._signer.seal
+            signer = self._signer
+
+            def mac(data: bytes) -> str:
+                return signer.seal(data).decode("ascii")
+
             self._memory = MemoryService(
-                FileMemoryStore(self.root / INDUSAGI / "memory", workspace=self.uri, now=now, mac=seal),
-                FileMemoryStore(self.places.data / "memory", workspace=self.uri, now=now, mac=seal),
+                FileMemoryStore(self.root / INDUSAGI / "memory", workspace=self.uri, now=now, mac=mac),
+                FileMemoryStore(self.places.data / "memory", workspace=self.uri, now=now, mac=mac),
                 now=now,
                 new_id=self._new_id,
             )

@@ -92,7 +92,7 @@ class Hosts:
 
     # --- folders ------------------------------------------------------------------------------------------------------
 
-    async def open_folder(self, uri: str, name: str, trusted: bool) -> None:  # noqa: FBT001 - the seam's shape
+    async def open_folder(self, uri: str, name: str, trusted: bool) -> None:
         """Host a folder; one that is hosted already only takes the new trust.
 
         Args:

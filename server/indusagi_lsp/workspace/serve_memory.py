@@ -30,9 +30,7 @@ async def remember(host: Host, params: m.RememberParams) -> m.RememberResult:
 
 async def recall(host: Host, params: m.RecallParams) -> m.RecallResult:
     """`memory/recall`."""
-    hits = await host.memory.recall(
-        params.text, scope=_scope(params.scope), tags=params.tags, limit=params.limit
-    )
+    hits = await host.memory.recall(params.text, scope=_scope(params.scope), tags=params.tags, limit=params.limit)
     return m.RecallResult(hits=[m.ScoredEntryView(entry=memory_entry(hit.entry), score=hit.score) for hit in hits])
 
 

@@ -12,7 +12,7 @@ HINT = (
 )
 
 
-async def listing(host: Host, params: m.WorkspaceParams) -> m.ModelsListResult:  # noqa: ARG001 - a handler's shape
+async def listing(host: Host, params: m.WorkspaceParams) -> m.ModelsListResult:
     """`models/list`: what can be named here, what of it would answer now, and how to set a better one."""
     models = [model_info(one.card, available=one.available, note=one.note) for one in await host.models.list()]
     return m.ModelsListResult(models=models, current=host.model_id, hint=HINT.format(config=host.places.config_file))

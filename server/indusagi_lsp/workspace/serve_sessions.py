@@ -6,7 +6,15 @@ from indusagi_lsp.contract.errors import NodeNotFound
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import usage_view
-from indusagi_lsp.protocol.views import notice_view, preview, session_info, tree_nodes, turn_view
+from indusagi_lsp.protocol.views import (
+    condense_link,
+    notice_view,
+    preview,
+    session_info,
+    session_notices,
+    tree_nodes,
+    turn_view,
+)
 from indusagi_lsp.sessions import Session, SessionSummary
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.live import LiveSession
@@ -50,18 +58,8 @@ async def tree(host: Host, params: m.SessionParams) -> m.TreeResult:
     session = (await host.session(params.session_id)).session
     graph = session.graph
     return m.TreeResult(
-        nodes=tree_nodes(graph.nodes(), session.labels),
-        condensations=[
-            m.CondenseLink(
-                summary=record.summary,
-                source=record.source,
-                cut=record.cut,
-                trigger=record.trigger,
-                before=record.before,
-                after=record.after,
-            )
-            for record in session.condensations
-        ],
+        nodes=tree_nodes((graph.node(node) for node in graph.ids), session.labels),
+        condensations=[link for record in session.condensations if (link := condense_link(record)) is not None],
         leaves=list(graph.leaves()),
         head=graph.leaf,
     )
@@ -82,7 +80,7 @@ async def fork(host: Host, params: m.ForkParams) -> m.ForkResult:
 async def adopt(host: Host, params: m.SessionParams) -> m.AdoptResult:
     """`session/adopt`: the user vouches for what somebody else wrote."""
     session = (await host.session(params.session_id)).session
-    await session.adopt()
+    await session.move_head(session.graph.leaf, "adopt")
     host.changed()
     return m.AdoptResult(session_id=session.id, head=session.graph.leaf)
 
@@ -102,26 +100,26 @@ def info(host: Host, summary: SessionSummary) -> m.SessionInfo:
 async def _view(host: Host, live: LiveSession, params: m.ResumeParams) -> m.SessionView:
     session = live.session
     graph = session.graph
-    path = graph.nodes_to(graph.leaf) if graph.leaf is not None else []
+    path = graph.ids_to(graph.leaf)
     end = len(path)
     if params.before is not None:
-        end = next((index for index, node in enumerate(path) if node.id == params.before), -1)
+        end = path.index(params.before) if params.before in path else -1
         if end < 0:
             raise NodeNotFound(session.id, params.before)
     start = max(0, end - (params.limit or PAGE))
-    page = path[start:end]
+    page = [graph.node(node) for node in path[start:end]]
     total = Usage()
     for usage in session.usages.values():
         total = total + usage
     return m.SessionView(
         session=info(host, await session.summary()),
-        turns=[turn_view(node, gap=node.parent is not None and graph.find(node.parent) is None) for node in page],
+        turns=[turn_view(node) for node in page],
         head=graph.leaf,
         branches=_branches(session),
         usage=usage_view(total),
         labels=dict(session.labels),
         trusted=session.trusted,
-        notices=[notice_view(notice) for notice in (*session.report.notices, *host.notices)],
+        notices=[notice_view(notice) for notice in (*session_notices(session), *host.notices)],
         before=page[0].id if start > 0 else None,
         seq=live.stream.seq,
     )
@@ -136,7 +134,7 @@ def _branches(session: Session) -> list[m.BranchView]:
             m.BranchView(
                 leaf=leaf,
                 preview=preview(node.turn),
-                turns=graph.depth(leaf),
+                turns=len(graph.ids_to(leaf)),
                 updated_at=node.created_at,
                 live=leaf == graph.leaf,
             )

@@ -101,16 +101,22 @@ def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
             key = _camel(name)
             if value is None or key not in _FIELDS:
                 continue
-            if isinstance(value, Mapping):
-                value = {_camel(part): item for part, item in value.items() if item is not None}
-                value = {**values.get(key, {}), **value}
-            try:
-                msgspec.convert({key: value}, Settings)
-            except msgspec.ValidationError as error:
-                notices.append(_bad(f"Setting indusagi.{key} is not taken: {error}."))
-            else:
-                values[key] = value
+            parts = _parts(value) if isinstance(value, Mapping) else {"": value}
+            for part, wanted in parts.items():
+                tried = {**values.get(key, {}), part: wanted} if part else wanted
+                try:
+                    msgspec.convert({key: tried}, Settings)
+                except msgspec.ValidationError as error:
+                    full = f"{key}.{part}" if part else key
+                    notices.append(_bad(f"Setting indusagi.{full} is not taken: {error}."))
+                else:
+                    values[key] = tried
     return msgspec.convert(values, Settings), notices
+
+
+def _parts(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's settings one by one, so that a bad one does not take the others along."""
+    return {_camel(part): item for part, item in group.items() if item is not None}
 
 
 def _bad(text: str) -> Notice:

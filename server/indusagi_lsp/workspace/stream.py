@@ -1,7 +1,7 @@
 """The stream of one session's events on its way to the client: numbered without a gap, joined, and kept for a while.
 
-Deltas are joined for a few milliseconds before they are numbered, and for as long as the client is slow to read, so that
-the number of messages depends on the reader, not on the model. The newest events are kept, so that a client that missed
+Deltas are joined for a few milliseconds before they are numbered, and for as long as the client is slow to read, so
+that the number of messages depends on the reader, not on the model. The newest events are kept, so that a client that missed
 some can ask for them.
 """
 
@@ -109,7 +109,7 @@ class EventStream:
         if self._outlet.congested():
             self._timer = asyncio.get_running_loop().call_later(CONGESTED_SECONDS, self._on_timer)
             return
-        # The last character may still be growing (an accent, the next part of an emoji), so it waits for the next delta.
+        # The last character may still grow (an accent, the next part of an emoji), so it waits for the next delta.
         text, rest = split_last("".join(self._joined))
         self._joined = [rest] if rest else []
         if text:

@@ -29,7 +29,9 @@ class FixedClock:
 class EchoTool:
     """A tool that hands back its `text`; what else it does is the test's."""
 
-    def __init__(self, name: str = "echo", effects: frozenset[Effect] = frozenset({Effect.READ}), body: Any = None) -> None:
+    def __init__(
+        self, name: str = "echo", effects: frozenset[Effect] = frozenset({Effect.READ}), body: Any = None
+    ) -> None:
         self.spec = ToolSpec(name, "Says it again.", {"type": "object", "properties": {"text": {"type": "string"}}})
         self.effects = effects
         self.runs: list[Mapping[str, Any]] = []

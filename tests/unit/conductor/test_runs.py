@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
+from indusagi_lsp.conductor import AgentConfig, AgentDeps, create_agent
 from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
 from indusagi_lsp.contract.errors import InvalidInput, ModelError
-from indusagi_lsp.contract.models import Usage
+from indusagi_lsp.contract.models import ModelDone, ModelPart, ModelRequest, Usage
 from indusagi_lsp.contract.tools import Effect, ToolContext, ToolOutcome
-from indusagi_lsp.contract.turns import ImageBlock, TextBlock, Turn, unanswered_calls, user
+from indusagi_lsp.contract.turns import ImageBlock, TextBlock, ToolCallBlock, Turn, unanswered_calls, user
 from support.scripted import Reply, ScriptedModel, call
 from unit.conductor.rig import EchoTool, Rig
 
@@ -24,7 +25,10 @@ async def test_a_prompt_is_answered() -> None:
     final = await rig.agent.submit("hi", run_id="r1")
 
     assert (final.phase, final.run_id, final.error) == ("settled", "r1", None)
-    assert [(turn.role, turn.text) for turn in final.messages] == [("user", "hi"), ("assistant", "Hello there.")]
+    assert [(turn.role, turn.text) for turn in final.messages] == [
+        ("user", "hi"),
+        ("assistant", "Hello there."),
+    ]
     assert "".join(event.delta for event in rig.of("text_delta")) == "Hello there."
     assert rig.kinds[0] == "run_started"
     assert [kind for kind in rig.kinds if kind in TERMINAL] == ["settled"]
@@ -63,7 +67,10 @@ async def test_a_turn_that_is_none_is_refused_with_words() -> None:
 
 async def test_tools_run_and_their_results_go_back() -> None:
     tool = EchoTool()
-    rig = Rig(ScriptedModel([Reply("Looking.", calls=(call("echo", call_id="c1", text="x"),)), "Found x."]), tools=(tool,))
+    rig = Rig(
+        ScriptedModel([Reply("Looking.", calls=(call("echo", call_id="c1", text="x"),)), "Found x."]),
+        tools=(tool,),
+    )
     final = await rig.agent.submit("look")
 
     assert tool.runs == [{"text": "x"}]
@@ -114,9 +121,24 @@ async def test_an_unknown_tool_is_a_result_that_names_the_tools() -> None:
 
 async def test_arguments_that_are_no_object_are_not_executed() -> None:
     tool = EchoTool()
-    rig = Rig(ScriptedModel([Reply(calls=(call("echo", call_id="c"),)), "sorry"]), tools=(tool,))
-    rig.model = rig.model
-    final = await rig.agent.submit("go")
+    model = ScriptedModel()
+    answers = [
+        Turn("assistant", (ToolCallBlock("c", "echo", '{"text": "cut o'),)),
+        Turn("assistant", (TextBlock("sorry"),)),
+    ]
+
+    async def invoke(_: ModelRequest) -> AsyncIterator[ModelPart]:
+        yield ModelDone(answers.pop(0), "stop")
+
+    agent = create_agent(
+        AgentConfig(model="scripted:test", tools=(tool,)), AgentDeps(invoke_model=invoke, catalogue=model)
+    )
+    final = await agent.submit("go")
+
+    assert tool.runs == []
+    result = final.messages[-2].tool_results[0]
+    assert result.is_error
+    assert "not a JSON object" in result.output
     assert final.phase == "settled"
 
 
@@ -207,7 +229,11 @@ async def test_a_model_error_is_a_fault_with_its_hint_and_the_prompt_is_kept() -
     rig = Rig(ScriptedModel([ModelError("No key.", hint="Set one."), "better"]))
     final = await rig.agent.submit("hi")
     assert final.error is not None
-    assert (final.error.kind, final.error.message, final.error.hint) == ("model_failed", "No key.", "Set one.")
+    assert (final.error.kind, final.error.message, final.error.hint) == (
+        "model_failed",
+        "No key.",
+        "Set one.",
+    )
     assert [turn.text for turn in final.messages] == ["hi"]
 
     assert (await rig.agent.submit("again")).phase == "settled"

@@ -1,0 +1,172 @@
+"""Condensing in the loop: before a call, after an overflow, on request; and back again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy
+from indusagi_lsp.conductor import CondenseRequest
+from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState
+from indusagi_lsp.contract.models import ModelCard, Usage
+from support.scripted import Reply, ScriptedModel
+from unit.conductor.rig import Rig
+
+# A model without tools does not write summaries, so every word of the condensation is code's.
+CARD = ModelCard("scripted:test", "scripted", "test", window=2_000, max_output=500, tools=False, local=True)
+LONG = "word " * 200
+
+
+async def talk(rig: Rig, turns: int) -> None:
+    for number in range(turns):
+        await rig.agent.submit(f"{number}: {LONG}")
+
+
+async def test_without_a_policy_nothing_is_condensed_by_itself() -> None:
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD))
+    await talk(rig, 6)
+    assert rig.of("condense_started") == []
+    assert len(rig.agent.snapshot().messages) == 12
+
+
+async def test_history_is_condensed_before_the_call_that_would_not_fit() -> None:
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD), compaction=CompactionPolicy(0.8, 2))
+    await talk(rig, 6)
+
+    started, finished = rig.of("condense_started"), rig.of("condense_finished")
+    assert len(started) == len(finished) >= 1
+    assert all(event.trigger == "auto" for event in started)
+    assert all(event.after < event.before for event in finished)
+    first = rig.model.last.turns[0]
+    assert first.role == "user"
+    assert first.text.startswith(SUMMARY_PREFIX)
+    assert rig.agent.snapshot().messages[-1].role == "assistant"
+
+
+async def test_an_overflow_is_answered_by_condensing_and_asking_again() -> None:
+    replies: list[object] = [LONG, LONG, LONG, ContextOverflow("too long"), "fits now"]
+    rig = Rig(ScriptedModel(replies, card=CARD))
+    await talk(rig, 4)
+
+    assert [event.trigger for event in rig.of("condense_started")] == ["overflow"]
+    assert rig.agent.snapshot().messages[-1].text == "fits now"
+    assert rig.of("faulted") == []
+
+
+async def test_an_overflow_that_condensing_cannot_help_is_a_fault() -> None:
+    rig = Rig(ScriptedModel([ContextOverflow("too long", hint="Take less.")], loop=True, card=CARD))
+    final = await rig.agent.submit("hi")
+    assert final.error is not None
+    assert final.error.kind == "overflow"
+    assert len(rig.model.requests) == 1
+
+
+async def test_condense_preview_edit_apply_and_undo() -> None:
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD), compaction=CompactionPolicy(1.0, 2))
+    rig.model.card_ = ModelCard("scripted:test", "scripted", "test", window=100_000, tools=False, local=True)
+    await talk(rig, 5)
+    before = rig.agent.snapshot().messages
+
+    shown = await rig.agent.condense(CondenseRequest(preview=True))
+    assert not shown.condensed
+    assert shown.plan is not None
+    assert rig.agent.snapshot().messages == before
+    assert len(shown.plan.dropped) == shown.plan.cut
+    assert len(shown.plan.kept) + shown.plan.cut == len(before)
+
+    done = await rig.agent.condense(CondenseRequest(token=shown.plan.token, text="My own words."))
+    after = rig.agent.snapshot().messages
+    assert done.condensed
+    assert after[0].text.startswith(f"{SUMMARY_PREFIX}\nMy own words.")
+    assert after[1:] == before[shown.plan.cut :]
+
+    await rig.agent.undo_condense()
+    assert rig.agent.snapshot().messages == before
+    with pytest.raises(InvalidState, match="no condensation"):
+        await rig.agent.undo_condense()
+
+
+async def test_a_preview_is_refused_when_the_head_has_moved() -> None:
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD), compaction=CompactionPolicy(1.0, 2))
+    rig.model.card_ = ModelCard("scripted:test", "scripted", "test", window=100_000, tools=False, local=True)
+    await talk(rig, 5)
+    shown = await rig.agent.condense(CondenseRequest(preview=True))
+    assert shown.plan is not None
+    await rig.agent.submit("one more")
+    with pytest.raises(InvalidState, match="moved on"):
+        await rig.agent.condense(CondenseRequest(token=shown.plan.token))
+    with pytest.raises(InvalidInput, match="no preview"):
+        await rig.agent.condense(CondenseRequest(token="made up"))
+
+
+async def test_the_span_may_be_bounded_from_both_sides() -> None:
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD), compaction=CompactionPolicy(1.0, 2))
+    rig.model.card_ = ModelCard("scripted:test", "scripted", "test", window=100_000, tools=False, local=True)
+    await talk(rig, 5)
+    before = rig.agent.snapshot().messages
+    history = rig.agent._history
+    assert history is not None
+    ids = [entry.node for entry in history.entries()]
+
+    done = await rig.agent.condense(CondenseRequest(from_=ids[2], up_to=ids[5]))
+    after = rig.agent.snapshot().messages
+    assert done.cut == 4
+    assert after[:2] == before[:2]
+    assert after[2].text.startswith(SUMMARY_PREFIX)
+    assert after[3:] == before[6:]
+
+    await rig.agent.undo_condense()
+    assert rig.agent.snapshot().messages == before
+
+
+async def test_an_unknown_bound_is_refused() -> None:
+    rig = Rig(ScriptedModel(["a"], loop=True, card=CARD))
+    await talk(rig, 2)
+    with pytest.raises(InvalidInput, match="not on the live path"):
+        await rig.agent.condense(CondenseRequest(up_to="0" * 32))
+
+
+async def test_a_short_history_is_left_alone_with_a_reason() -> None:
+    roomy = ModelCard("scripted:test", "scripted", "test", window=100_000, tools=False, local=True)
+    rig = Rig(ScriptedModel(["a"], loop=True, card=roomy))
+    await talk(rig, 2)
+    done = await rig.agent.condense()
+    assert not done.condensed
+    assert "short" in (done.reason or "")
+    assert len(rig.agent.snapshot().messages) == 4
+
+
+async def test_prompts_wait_while_history_is_condensed_and_a_stopped_condensation_changes_nothing() -> None:
+    model = ScriptedModel([LONG, LONG, LONG, LONG, LONG, Reply(LONG, stall_after=1), "after"])
+    model.card_ = ModelCard("scripted:test", "scripted", "test", window=20_000, max_output=500)
+    rig = Rig(model, compaction=CompactionPolicy(1.0, 2))
+    await talk(rig, 5)
+    before = rig.agent.snapshot().messages
+
+    condensing = asyncio.create_task(rig.agent.condense())
+    await model.stalled.wait()
+    assert rig.agent.phase == "condensing"
+    waiting = asyncio.create_task(rig.agent.submit("meanwhile"))
+    await asyncio.sleep(0.01)
+    assert rig.of("queue")[-1].count == 1
+    await rig.agent.abort()
+    with pytest.raises(asyncio.CancelledError):
+        await condensing
+
+    final = await waiting
+    assert final.messages[: len(before)] == before
+    assert final.messages[-1].text == "after"
+
+
+async def test_a_summary_by_a_model_is_counted_apart() -> None:
+    good = "## Goal\n- test\n## Done\n- said words\n## Next\n- go on\n"
+    model = ScriptedModel([*[LONG] * 5, Reply(good, usage=Usage(100, 20)), "x"])
+    model.card_ = ModelCard("scripted:test", "scripted", "test", window=20_000, max_output=500)
+    rig = Rig(model, compaction=CompactionPolicy(1.0, 2))
+    await talk(rig, 5)
+    done = await rig.agent.condense()
+
+    assert done.condensed
+    spent = rig.agent.costs.by_provider_and_purpose
+    assert spent["scripted", "summarizer"].usage.input >= 100
