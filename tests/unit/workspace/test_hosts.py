@@ -1,0 +1,337 @@
+"""The operations as a client meets them, over real stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from indusagi_lsp.contract.errors import (
+    IndusagiError,
+    InvalidInput,
+    InvalidState,
+    ModelError,
+    NodeNotFound,
+    SessionForeign,
+    SessionNotFound,
+)
+from indusagi_lsp.contract.events import QueueChanged, TextDelta
+from indusagi_lsp.protocol import operations as o
+from unit.workspace.rig import HostsRig
+
+LONG = "word " * 400
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[HostsRig]:
+    rig = HostsRig(tmp_path, ["one", "two", "three"], loop=True)
+    yield rig
+    await rig.hosts.shutdown()
+
+
+async def test_a_conversation_is_found_again_after_a_restart(rig: HostsRig) -> None:
+    uri = await rig.folder()
+    session = await rig.new()
+    final = await rig.say(session, "hello", runId="r1")
+    assert (final.phase, final.run_id, final.messages[-1]["blocks"][0]["text"]) == ("settled", "r1", "one")
+    await rig.hosts.shutdown()
+
+    rig.hosts = rig.again()
+    await rig.folder()
+    listed = await rig.call(o.SESSION_LIST)
+    assert [(one.id, one.title, one.turns, one.state, one.workspace) for one in listed.sessions] == [
+        (session, "hello", 2, "idle", uri)
+    ]
+    view = await rig.call(o.RESUME, sessionId=session)
+    assert [turn.blocks[0]["text"] for turn in view.turns] == ["hello", "one"]
+    assert view.head == view.turns[-1].id
+    assert view.trusted
+    again = await rig.say(session, "more")
+    assert [message["role"] for message in again.messages] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_events_are_numbered_without_a_gap_and_end_once(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "a")
+    await rig.say(session, "b")
+
+    assert [seq for *_, seq, _ in rig.outlet.events] == list(range(1, len(rig.outlet.events) + 1))
+    kinds = [event.kind for event in rig.outlet.of(session)]
+    assert kinds.count("settled") == 2
+    assert kinds[-1] == "settled"
+    text = "".join(event.delta for event in rig.outlet.of(session) if isinstance(event, TextDelta))
+    assert text == "onetwo"
+
+
+async def test_a_client_that_missed_events_gets_them_or_is_told(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "a")
+    seq = rig.outlet.events[-1][3]
+
+    missed = await rig.call(o.SNAPSHOT, sessionId=session, sinceSeq=seq - 2)
+    assert [one["seq"] for one in missed.events] == [seq - 1, seq]
+    assert (missed.seq, missed.gap, missed.snapshot.phase) == (seq, False, "settled")
+    assert (await rig.call(o.SNAPSHOT, sessionId=session)).events == []
+
+
+async def test_fork_in_place_and_before_a_prompt(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "first")
+    await rig.say(session, "second")
+    turns = (await rig.call(o.RESUME, sessionId=session)).turns
+
+    forked = await rig.call(o.FORK, sessionId=session, node=turns[2].id, before=True)
+    assert (forked.leaf, forked.prefill, forked.session_id) == (turns[1].id, "second", session)
+    final = await rig.say(session, "other")
+    assert [message["blocks"][0]["text"] for message in final.messages] == ["first", "one", "other", "three"]
+
+    tree = await rig.call(o.SESSION_TREE, sessionId=session)
+    assert len(tree.nodes) == 6
+    assert len(tree.leaves) == 2
+    view = await rig.call(o.RESUME, sessionId=session, node=turns[3].id)
+    assert [turn.id for turn in view.turns] == [turn.id for turn in turns]
+    assert sum(branch.live for branch in view.branches) == 1
+
+
+async def test_fork_before_the_first_prompt_begins_anew(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "first")
+    turns = (await rig.call(o.RESUME, sessionId=session)).turns
+    forked = await rig.call(o.FORK, sessionId=session, node=turns[0].id, before=True)
+    assert (forked.leaf, forked.prefill) == (None, "first")
+    final = await rig.say(session, "instead")
+    assert [message["blocks"][0]["text"] for message in final.messages] == ["instead", "two"]
+
+
+async def test_fork_to_a_new_session_leaves_the_old_one_alone(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "first")
+    turns = (await rig.call(o.RESUME, sessionId=session)).turns
+    forked = await rig.call(o.FORK, sessionId=session, node=turns[1].id, newSession=True)
+
+    assert forked.session_id != session
+    await rig.say(forked.session_id, "there")
+    assert len((await rig.call(o.RESUME, sessionId=session)).turns) == 2
+    assert len((await rig.call(o.RESUME, sessionId=forked.session_id)).turns) == 4
+    listed = {one.id: one.parent_session for one in (await rig.call(o.SESSION_LIST)).sessions}
+    assert listed[forked.session_id] == session
+
+
+async def test_condense_preview_apply_undo(tmp_path: Path) -> None:
+    rig = HostsRig(tmp_path, [LONG], loop=True, tools=False)
+    await rig.folder()
+    session = await rig.new()
+    for number in range(8):
+        await rig.say(session, f"{number} {LONG}")
+    before = (await rig.call(o.RESUME, sessionId=session)).turns
+
+    shown = await rig.call(o.CONDENSE, sessionId=session, preview=True)
+    assert not shown.condensed
+    assert shown.preview.dropped == [turn.id for turn in before[: shown.preview.cut]]
+    done = await rig.call(o.CONDENSE, sessionId=session, token=shown.preview.token, text="In my words.")
+    after = (await rig.call(o.RESUME, sessionId=session)).turns
+    assert done.condensed
+    assert done.after < done.before
+    assert "In my words." in after[0].blocks[0]["text"]
+    assert [turn.blocks for turn in after[1:]] == [turn.blocks for turn in before[shown.preview.cut :]]
+    tree = await rig.call(o.SESSION_TREE, sessionId=session)
+    assert [link.source for link in tree.condensations] == [before[-1].id]
+
+    undone = await rig.call(o.CONDENSE_UNDO, sessionId=session)
+    assert undone.leaf == before[-1].id
+    assert (await rig.call(o.RESUME, sessionId=session)).turns == before
+    await rig.hosts.shutdown()
+
+
+async def test_long_sessions_are_paged(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    for number in range(5):
+        await rig.say(session, str(number))
+
+    newest = await rig.call(o.RESUME, sessionId=session, limit=4)
+    assert [turn.blocks[0]["text"] for turn in newest.turns] == ["3", "one", "4", "two"]
+    older = await rig.call(o.RESUME, sessionId=session, limit=100, before=newest.before)
+    assert len(older.turns) == 6
+    assert older.before is None
+
+
+async def test_lists_are_paged_and_filtered(rig: HostsRig) -> None:
+    await rig.folder()
+    for title in ("apples", "pears", "more apples"):
+        await rig.new(title=title)
+    first = await rig.call(o.SESSION_LIST, limit=2)
+    rest = await rig.call(o.SESSION_LIST, limit=2, cursor=first.next_cursor)
+    assert len(first.sessions) == 2
+    assert len(rest.sessions) == 1
+    assert len({one.id for one in (*first.sessions, *rest.sessions)}) == 3
+    assert len((await rig.call(o.SESSION_LIST, query="APPLES")).sessions) == 2
+
+
+async def test_a_running_session_says_so_and_is_stopped_by_abort(tmp_path: Path) -> None:
+    rig = HostsRig(tmp_path, [{"text": "half and more", "pace": 30, "chunk": 4}])
+    await rig.folder()
+    session = await rig.new()
+    running = asyncio.create_task(rig.say(session, "go"))
+    await asyncio.sleep(0.1)
+    assert (await rig.call(o.SESSION_LIST)).sessions[0].state == "running"
+    assert (await rig.call(o.STATUS)).busy
+    with pytest.raises(InvalidState, match="run goes on"):
+        await rig.call(o.CONDENSE, sessionId=session)
+
+    await rig.call(o.ABORT, sessionId=session)
+    final = await running
+    assert final.phase == "faulted"
+    assert final.error is not None
+    assert final.error.kind == "aborted"
+    assert not (await rig.call(o.STATUS)).busy
+    await rig.hosts.shutdown()
+
+
+async def test_a_file_that_goes_along_is_marked_and_unsaved_text_wins(rig: HostsRig) -> None:
+    uri = await rig.folder()
+    path = rig.tmp_path / "ws" / "a.py"
+    path.write_text("on disk", "utf-8")
+    session = await rig.new()
+    await rig.say(session, "look", context=[{"kind": "file", "uri": path.as_uri()}])
+    rig.outlet.documents[path.as_uri()] = "in the editor"
+    final = await rig.say(session, "again", context=[{"kind": "file", "uri": path.as_uri()}])
+
+    texts = [block["text"] for message in final.messages for block in message["blocks"]]
+    assert any("on disk" in text for text in texts)
+    assert any("in the editor" in text and "<context" in text for text in texts)
+    assert uri
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "error", "words"),
+    [
+        (o.RESUME, {"sessionId": "nope"}, SessionNotFound, "no session"),
+        (o.RESUME, {"sessionId": "../../etc/passwd"}, InvalidInput, "session id"),
+        (o.SUBMIT, {"sessionId": "nope", "text": "a"}, SessionNotFound, "no session"),
+        (o.SESSION_NEW, {"model": "nope:nothing"}, ModelError, "provider"),
+        (o.SESSION_NEW, {"workspace": "file:///elsewhere"}, InvalidInput, "not open"),
+        (o.FORGET, {"id": "nope"}, None, ""),
+    ],
+)
+async def test_bad_input_gets_words(
+    rig: HostsRig, operation: o.Operation, params: dict, error: type | None, words: str
+) -> None:
+    await rig.folder()
+    if error is None:
+        assert (await rig.call(operation, **params)).forgotten is False
+        return
+    with pytest.raises(error, match=words) as caught:
+        await rig.call(operation, **params)
+    assert isinstance(caught.value, IndusagiError)
+
+
+async def test_bad_nodes_and_prompts_are_refused(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "a")
+    with pytest.raises(NodeNotFound):
+        await rig.call(o.FORK, sessionId=session, node="0" * 32)
+    with pytest.raises(NodeNotFound):
+        await rig.call(o.RESUME, sessionId=session, node="0" * 32)
+    with pytest.raises(NodeNotFound):
+        await rig.call(o.RESUME, sessionId=session, before="0" * 32)
+    with pytest.raises(InvalidInput, match="empty"):
+        await rig.say(session, "   ")
+    with pytest.raises(InvalidInput, match="both"):
+        await rig.call(o.SUBMIT, sessionId=session, text="a", blocks=[{"kind": "text", "text": "b"}])
+
+
+async def test_without_a_folder_nothing_works_but_status(rig: HostsRig) -> None:
+    with pytest.raises(InvalidState, match="No folder"):
+        await rig.call(o.SESSION_LIST)
+    assert (await rig.call(o.STATUS)).kind == "Inactive"
+
+
+async def test_a_session_of_somebody_else_is_read_only_until_it_is_adopted(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "planted")
+    await rig.hosts.shutdown()
+    (rig.tmp_path / "home" / "state" / "signing.key").unlink()  # now the user is somebody else
+
+    rig.hosts = rig.again()
+    await rig.folder()
+    assert (await rig.call(o.SESSION_LIST)).sessions[0].state == "foreign"
+    view = await rig.call(o.RESUME, sessionId=session)
+    assert not view.trusted
+    assert "foreign" in [notice.code for notice in view.notices]
+    with pytest.raises(SessionForeign):
+        await rig.say(session, "hello")
+    with pytest.raises(SessionForeign):
+        await rig.call(o.CONDENSE, sessionId=session)
+
+    await rig.call(o.SESSION_ADOPT, sessionId=session)
+    assert (await rig.say(session, "hello")).phase == "settled"
+
+
+async def test_two_folders_keep_apart(rig: HostsRig) -> None:
+    one, two = await rig.folder("one"), await rig.folder("two")
+    first, second = await rig.new(workspace=one), await rig.new(workspace=two)
+    await rig.say(first, "in one")
+    await rig.say(second, "in two")
+    assert [s.id for s in (await rig.call(o.SESSION_LIST, workspace=two)).sessions] == [second]
+    await rig.call(o.REMEMBER, text="secret of one", workspace=one)
+    assert (await rig.call(o.RECALL, text="secret", workspace=two)).hits == []
+
+    await rig.hosts.close_folder(one)
+    with pytest.raises(SessionNotFound):
+        await rig.call(o.RESUME, sessionId=first, workspace=two)
+
+
+async def test_memory_round_trip(rig: HostsRig) -> None:
+    await rig.folder()
+    kept = await rig.call(o.REMEMBER, text="The build needs Node 20.", tags=["build"])
+    again = await rig.call(o.REMEMBER, text="The build needs Node 20.")
+    assert (kept.created, again.created, again.entry.id) == (True, False, kept.entry.id)
+    assert [hit.entry.content for hit in (await rig.call(o.RECALL, text="which node for building?")).hits] == [
+        "The build needs Node 20."
+    ]
+    assert len((await rig.call(o.MEMORY_LIST, tags=["build"])).entries) == 1
+    assert (await rig.call(o.FORGET, id=kept.entry.id)).forgotten
+    assert (await rig.call(o.MEMORY_LIST)).entries == []
+    assert len(rig.outlet.memories) == 2
+
+
+async def test_bad_settings_are_reported_and_the_good_ones_hold(rig: HostsRig) -> None:
+    await rig.folder()
+    notices = await rig.hosts.configure({"maxTurns": "many", "thinking": True, "compaction": {"keepRecent": 0}})
+    assert sorted(notice.text.split(" ")[1] for notice in notices) == [
+        "indusagi.compaction.keepRecent",
+        "indusagi.maxTurns",
+    ]
+    host = next(iter(rig.hosts._hosts.values()))
+    assert (host.settings.thinking, host.settings.max_turns, host.settings.compaction.keep_recent) == (True, 100, 8)
+
+
+async def test_models_are_listed_with_how_to_set_a_better_one(rig: HostsRig) -> None:
+    await rig.folder()
+    listed = await rig.call(o.MODELS_LIST)
+    assert listed.current.startswith("scripted:")
+    assert "local:smollm2" in [model.id for model in listed.models]
+    assert "ANTHROPIC_API_KEY" in listed.hint
+
+
+async def test_a_queue_is_told(tmp_path: Path) -> None:
+    rig = HostsRig(tmp_path, [{"text": "slow", "wait": 0.05}, "quick"])
+    await rig.folder()
+    session = await rig.new()
+    first = asyncio.create_task(rig.say(session, "a"))
+    await asyncio.sleep(0.02)
+    second = asyncio.create_task(rig.say(session, "b"))
+    await asyncio.gather(first, second)
+    counts = [event.count for event in rig.outlet.of(session) if isinstance(event, QueueChanged)]
+    assert counts == [1, 0]
+    await rig.hosts.shutdown()
