@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock, Turn, assistant, user
 from indusagi_lsp.sessions.nodes import hash_node, node_line, node_text
 from indusagi_lsp.sessions.search import DATABASE, SearchIndex, index_text, match_query, snippet_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def line(parent: str | None, turn: Turn, at: int = 0) -> tuple[str, bytes]:
@@ -94,7 +97,9 @@ async def test_every_branch_is_searched(tmp_path: Path) -> None:
     root, first = line(None, user("start"), 0)
     left, second = line(root, user("the left way"), 1)
     right, third = line(root, user("the right way"), 1)
-    tmp_path.joinpath("one.jsonl").write_bytes(first + second + third + b'{"type":"head","leaf":"%s"}\n' % left.encode())
+    tmp_path.joinpath("one.jsonl").write_bytes(
+        first + second + third + b'{"type":"head","leaf":"%s"}\n' % left.encode()
+    )
 
     assert set(await found(tmp_path, "way")) == {("one", left), ("one", right)}
 
