@@ -1,7 +1,10 @@
 /* eslint-disable */
-// Generated from the server's wire types by `python -m indusagi_lsp.protocol.typescript`. Do not edit.
+// Generated from the server's wire types by `python tests/contract/regenerate.py`. Do not edit.
 
 export const PROTOCOL_VERSION = 1;
+
+/** Of the wire types that this file was made from. */
+export const MESSAGES_HASH = '6636200220a3cc21';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -56,7 +59,10 @@ export interface SessionListResult {
   nextCursor: string | null;
 }
 
-/** Show a session and make it ready to go on: at its head, or at `node`. */
+/**
+ * Show a session and make it ready to go on: at its head, or at `node`. `limit` turns, the newest; `before` asks for
+ * the page that ends before that node.
+ */
 export interface ResumeParams {
   sessionId: string;
   workspace?: string | null;
@@ -119,7 +125,7 @@ export interface TreeNode {
 export interface CondenseLink {
   summary: string;
   source: string;
-  cut: string;
+  cut: string | null;
   trigger: string;
   before: number;
   after: number;
@@ -175,7 +181,11 @@ export interface ContextItem {
   text?: string | null;
 }
 
-/** Say something to the agent: `text`, or `blocks` in the session format. Answered when the run ends. */
+/**
+ * Say something to the agent: `text`, or `blocks` in the session format. Answered when the run ends. `mode` says what
+ * happens while another run goes on: `queue` waits for its end, `steer` enters it after the current tools. `model` is
+ * used from this run on. The client may choose `runId` to tell its events apart.
+ */
 export interface SubmitParams {
   sessionId: string;
   workspace?: string | null;
@@ -236,7 +246,10 @@ export interface SnapshotResult {
   gap: boolean;
 }
 
-/** Condense the live path. */
+/**
+ * Condense the live path. `preview` only shows what would happen, and gives a `token`; `token` with `text` applies that
+ * preview with the edited text. `upTo` and `from` bound what is dropped: turns up to, or from, that node.
+ */
 export interface CondenseParams {
   sessionId: string;
   workspace?: string | null;
@@ -306,10 +319,17 @@ export interface RememberParams {
   ttlSeconds?: number | null;
 }
 
-/** The entry, and whether it is new. */
+/** A hit: `score` is 1 for identical, 0 for unrelated. */
+export interface ScoredEntryView {
+  entry: MemoryEntryView;
+  score: number;
+}
+
+/** The entry, whether it is new, and what was remembered before that may say the same or the contrary. */
 export interface RememberResult {
   entry: MemoryEntryView;
   created: boolean;
+  similar: ScoredEntryView[];
 }
 
 /** Find what was remembered about a text. */
@@ -319,12 +339,6 @@ export interface RecallParams {
   scope?: 'agent' | 'shared' | 'global' | null;
   tags?: string[];
   limit?: number | null;
-}
-
-/** A hit: `score` is 1 for identical, 0 for unrelated. */
-export interface ScoredEntryView {
-  entry: MemoryEntryView;
-  score: number;
 }
 
 /** The hits, the best first. */
@@ -454,6 +468,188 @@ export interface ErrorData {
   hint: string;
 }
 
+/** What the model is told of a tool call. */
+export interface ToolResultView {
+  output: string;
+  isError: boolean;
+}
+
+/** The state of the run, whole. */
+export interface SnapshotEvent {
+  kind: 'snapshot';
+  snapshot: SnapshotView;
+}
+
+/** More of the answer's text. */
+export interface TextDeltaEvent {
+  kind: 'text_delta';
+  delta: string;
+}
+
+/** More of the reasoning. */
+export interface ThinkingDeltaEvent {
+  kind: 'thinking_delta';
+  delta: string;
+}
+
+/** The model has begun to ask for a tool. */
+export interface ToolStartedEvent {
+  kind: 'tool_started';
+  id: string;
+  name: string;
+}
+
+/** A tool call has ended, with the authoritative result as the model sees it. */
+export interface ToolFinishedEvent {
+  kind: 'tool_finished';
+  id: string;
+  name: string;
+  outcome: ToolResultView;
+}
+
+/** The run has ended well. */
+export interface SettledEvent {
+  kind: 'settled';
+  snapshot: SnapshotView;
+}
+
+/** The run has ended badly; what was said until then is kept. */
+export interface FaultedEvent {
+  kind: 'faulted';
+  error: FaultView;
+  snapshot: SnapshotView;
+}
+
+/** A run has begun; `node` is the user's turn, on disk already. */
+export interface RunStartedEvent {
+  kind: 'run_started';
+  node: string | null;
+}
+
+/** A tool is now being executed. */
+export interface ToolCalledEvent {
+  kind: 'tool_called';
+  id: string;
+  name: string;
+  input: unknown;
+}
+
+/** Progress text of a running tool. */
+export interface ToolUpdateEvent {
+  kind: 'tool_update';
+  id: string;
+  text: string;
+}
+
+/** A tool waits for the user's word. */
+export interface ApprovalRequestedEvent {
+  kind: 'approval_requested';
+  id: string;
+  callId: string;
+  action: string;
+  options: ('once' | 'session' | 'deny')[];
+}
+
+/** The user's word, or what stands for it; `by` names who decided. */
+export interface ApprovalResolvedEvent {
+  kind: 'approval_resolved';
+  id: string;
+  decision: 'once' | 'session' | 'deny';
+  by: string;
+}
+
+/** What a model call took. `window` and `estimate` are tokens: the model's size, and our idea of the next prompt. */
+export interface UsageReportedEvent {
+  kind: 'usage';
+  input: number;
+  output: number;
+  window: number | null;
+  estimate: number;
+  cost: number | null;
+}
+
+/** History is being condensed. */
+export interface CondenseStartedEvent {
+  kind: 'condense_started';
+  trigger: 'auto' | 'manual' | 'overflow';
+}
+
+/** Condensing has ended: sizes in tokens; `cut` turns were dropped. Without a summary, `reason` says why not. */
+export interface CondenseFinishedEvent {
+  kind: 'condense_finished';
+  before: number;
+  after: number;
+  cut: number;
+  summary: string | null;
+  reason: string | null;
+}
+
+/** A turn is safely on disk. */
+export interface PersistedEvent {
+  kind: 'persisted';
+  node: string;
+  leaf: string;
+}
+
+/** How many prompts wait. */
+export interface QueueChangedEvent {
+  kind: 'queue';
+  count: number;
+}
+
+/** The model is asked again after `delay` seconds. */
+export interface RetryEvent {
+  kind: 'retry';
+  attempt: number;
+  delay: number;
+  error: string;
+}
+
+/** The session's file changed: `added` nodes by another process, or a move of the head. */
+export interface SessionChangedEvent {
+  kind: 'session_changed';
+  added: string[];
+  head: string | null;
+  diverged: string[];
+}
+
+/** Remembered entries that entered the prompt. */
+export interface MemoryRecalledEvent {
+  kind: 'memory_recalled';
+  entries: Record<string, unknown>[];
+}
+
+/** Something that the user should know; `code` is stable, `text` is for people. */
+export interface NoticeEvent {
+  kind: 'notice';
+  level: 'info' | 'warning' | 'error';
+  code: string;
+  text: string;
+}
+
+export type RunEvent =
+  | SnapshotEvent
+  | TextDeltaEvent
+  | ThinkingDeltaEvent
+  | ToolStartedEvent
+  | ToolFinishedEvent
+  | SettledEvent
+  | FaultedEvent
+  | RunStartedEvent
+  | ToolCalledEvent
+  | ToolUpdateEvent
+  | ApprovalRequestedEvent
+  | ApprovalResolvedEvent
+  | UsageReportedEvent
+  | CondenseStartedEvent
+  | CondenseFinishedEvent
+  | PersistedEvent
+  | QueueChangedEvent
+  | RetryEvent
+  | SessionChangedEvent
+  | MemoryRecalledEvent
+  | NoticeEvent;
+
 export const Methods = {
   sessionNew: 'indusagi/session/new',
   sessionList: 'indusagi/session/list',
@@ -474,6 +670,26 @@ export const Methods = {
   status: 'indusagi/status',
 } as const;
 
+export const Commands = {
+  sessionNew: 'indusagi.server.session/new',
+  sessionList: 'indusagi.server.session/list',
+  resume: 'indusagi.server.resume',
+  sessionTree: 'indusagi.server.session/tree',
+  sessionAdopt: 'indusagi.server.session/adopt',
+  submit: 'indusagi.server.submit',
+  abort: 'indusagi.server.abort',
+  snapshot: 'indusagi.server.snapshot',
+  fork: 'indusagi.server.fork',
+  condense: 'indusagi.server.condense',
+  condenseUndo: 'indusagi.server.condense/undo',
+  memoryRemember: 'indusagi.server.memory/remember',
+  memoryRecall: 'indusagi.server.memory/recall',
+  memoryList: 'indusagi.server.memory/list',
+  memoryForget: 'indusagi.server.memory/forget',
+  modelsList: 'indusagi.server.models/list',
+  status: 'indusagi.server.status',
+} as const;
+
 export const Notifications = {
   event: 'indusagi/event',
   status: 'indusagi/status',
@@ -485,3 +701,42 @@ export const Requests = {
   approve: 'indusagi/approve',
 } as const;
 
+/** Parameters and result of each operation, by its method. */
+export interface Operations {
+  'indusagi/session/new': { params: SessionNewParams; result: SessionInfo };
+  'indusagi/session/list': { params: SessionListParams; result: SessionListResult };
+  'indusagi/resume': { params: ResumeParams; result: SessionView };
+  'indusagi/session/tree': { params: SessionParams; result: TreeResult };
+  'indusagi/session/adopt': { params: SessionParams; result: AdoptResult };
+  'indusagi/submit': { params: SubmitParams; result: SnapshotView };
+  'indusagi/abort': { params: SessionParams; result: AbortResult };
+  'indusagi/snapshot': { params: SnapshotParams; result: SnapshotResult };
+  'indusagi/fork': { params: ForkParams; result: ForkResult };
+  'indusagi/condense': { params: CondenseParams; result: CondenseResult };
+  'indusagi/condense/undo': { params: SessionParams; result: LeafResult };
+  'indusagi/memory/remember': { params: RememberParams; result: RememberResult };
+  'indusagi/memory/recall': { params: RecallParams; result: RecallResult };
+  'indusagi/memory/list': { params: MemoryListParams; result: MemoryListResult };
+  'indusagi/memory/forget': { params: ForgetParams; result: ForgetResult };
+  'indusagi/models/list': { params: WorkspaceParams; result: ModelsListResult };
+  'indusagi/status': { params: WorkspaceParams; result: StatusResult };
+}
+
+/** Error codes of ours, by kind of fault. */
+export const ErrorCodes = {
+  bad_request: -32010,
+  invalid_state: -32011,
+  session_not_found: -32012,
+  session_foreign: -32013,
+  node_not_found: -32014,
+  persistence: -32015,
+  aborted: -32016,
+  turn_budget: -32017,
+  compaction_failed: -32018,
+  model_failed: -32019,
+  overflow: -32020,
+  tool_failed: -32021,
+  path_denied: -32022,
+  approval_denied: -32023,
+  internal: -32024,
+} as const;
