@@ -29,6 +29,7 @@ _TURN_END = _PARENT_END + len(_TURN)
 _ROOT_END = ID_END + len(_NO_PARENT)
 _ID_START = len(NODE_PREFIX)
 _NODE_END = b"}}\n"
+_ABSENT = object()
 _HEAD_PREFIX = b'{"type":"head","leaf":"'
 _HEAD = re.compile(
     rb'\{"type":"head","leaf":"([0-9a-f]{32})","at":\d+,"by":"([A-Za-z0-9-]*)","why":"([a-z]+)"'
@@ -221,7 +222,7 @@ def _take(batch: Batch, item: Record | Problem, *, verify: bool, migrators: Sequ
     if kind == "node":
         _take_node(batch, item, raw, verify=verify)
     elif kind == "head":
-        leaf = raw.get("leaf")
+        leaf = raw.get("leaf", _ABSENT)
         if leaf is None or isinstance(leaf, str):
             texts = (raw[name] if isinstance(raw.get(name), str) else None for name in ("by", "why", "mac"))
             batch.heads.append(Head(len(batch.ids), leaf, *texts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from indusagi_lsp.conductor import Agent
@@ -46,4 +47,5 @@ class LiveSession:
     def _on_event(self, event: RunEvent) -> None:
         self.stream.on_event(event)
         if isinstance(event, (RunStarted, Settled, Faulted)):
-            self._on_change()
+            # A terminal event is published inside the run, so what is still running is known only when that has returned.
+            asyncio.get_running_loop().call_soon(self._on_change)

@@ -66,6 +66,14 @@ async def test_events_are_numbered_without_a_gap_and_end_once(rig: HostsRig) -> 
     assert text == "onetwo"
 
 
+async def test_the_status_is_busy_while_a_run_goes_on_and_ready_afterwards(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "a")
+    await asyncio.sleep(0)
+    assert [status.busy for status in rig.outlet.statuses] == [False, True, False]
+
+
 async def test_a_client_that_missed_events_gets_them_or_is_told(rig: HostsRig) -> None:
     await rig.folder()
     session = await rig.new()
