@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from indusagi_lsp.terminal.options import read_options
 from indusagi_lsp.terminal.plain import INTERRUPTED, once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def run(argv: Sequence[str] | None) -> int:

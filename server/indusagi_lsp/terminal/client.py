@@ -8,13 +8,15 @@ import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from indusagi_lsp.contract import jsontext
-from indusagi_lsp.protocol.operations import Operation
 from indusagi_lsp.transport.framing import FrameError, FrameReader, frame
+
+if TYPE_CHECKING:
+    from indusagi_lsp.protocol.operations import Operation
 
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -40,9 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Talk with the agent about a folder. Without -p it opens a chat; type /help there.",
         epilog="Exit codes: 0 answered, 1 the answer failed, 2 wrong arguments, 3 the server died, 130 interrupted.",
     )
-    parser.add_argument(
-        "--workspace", metavar="PATH", default=".", help="the folder to talk about (default: here)"
-    )
+    parser.add_argument("--workspace", metavar="PATH", default=".", help="the folder to talk about (default: here)")
     parser.add_argument("--session", metavar="ID", help="go on with this session")
     parser.add_argument("--model", metavar="ID", help="the model to use, as provider:name")
     parser.add_argument(
@@ -59,9 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=False,
         help="trust the folder: its rules are followed, and actions may be asked for",
     )
-    trust.add_argument(
-        "--no-trust", dest="trusted", action="store_false", help="only read and talk (the default)"
-    )
+    trust.add_argument("--no-trust", dest="trusted", action="store_false", help="only read and talk (the default)")
     parser.add_argument("--log-level", choices=LEVELS, help="how much the server logs, to stderr")
     parser.add_argument("--log-file", metavar="FILE", help="log to FILE instead")
     return parser

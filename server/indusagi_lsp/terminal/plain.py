@@ -6,14 +6,17 @@ import asyncio
 import signal
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from indusagi_lsp.contract.text import quoted
-from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
-from indusagi_lsp.terminal.options import Options
 from indusagi_lsp.terminal.talk import Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error
+
+if TYPE_CHECKING:
+    from indusagi_lsp.contract.approvals import Decision
+    from indusagi_lsp.protocol import messages as m
+    from indusagi_lsp.terminal.options import Options
 
 ANSWERED, FAILED, SERVER_DIED, INTERRUPTED = 0, 1, 3, 130
 
@@ -47,7 +50,7 @@ class PlainScreen:
     def thinking(self, piece: str) -> None:
         """Reasoning is not part of the answer."""
 
-    def line(self, text: str, style: Style = "plain") -> None:  # noqa: ARG002 (streams have no styles)
+    def line(self, text: str, style: Style = "plain") -> None:
         """Something beside the answer; where both streams meet in one terminal it gets a line of its own."""
         if self._mid_line and self._out.isatty() and self._err.isatty():
             self.text("\n")
@@ -71,7 +74,7 @@ async def once(options: Options, prompt: str) -> int:
         show_error(screen, "The prompt is empty.", "Say something after -p, or send it on stdin.")
         return 2
 
-    async def refuse(question: m.ApproveParams) -> str:
+    async def refuse(question: m.ApproveParams) -> Decision:
         screen.line(f"{question.tool} was not allowed: nobody is here to be asked. Use the chat for that.")
         return "deny"
 

@@ -6,23 +6,26 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from indusagi_lsp import __version__
+from indusagi_lsp.contract.approvals import Decision
 from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
 from indusagi_lsp.protocol.uris import path_to_uri
 from indusagi_lsp.terminal.client import Client, ServerGoneError
-from indusagi_lsp.terminal.options import Options
 from indusagi_lsp.terminal.view import RunView, Screen, show_error
+
+if TYPE_CHECKING:
+    from indusagi_lsp.terminal.options import Options
 
 SMALL = "local"
 """The provider of the bundled model, which is small enough to say so."""
 
-Approve = Callable[[m.ApproveParams], Awaitable[str]]
+Approve = Callable[[m.ApproveParams], Awaitable[Decision]]
 
 
 class Talk:
@@ -142,9 +145,7 @@ class Talk:
         self.view.begin()
         snapshot: m.SnapshotView = await self.client.call(
             ops.SUBMIT,
-            m.SubmitParams(
-                session_id=session_id, workspace=self.workspace, text=text, mode=mode, model=self.model
-            ),
+            m.SubmitParams(session_id=session_id, workspace=self.workspace, text=text, mode=mode, model=self.model),
         )
         return snapshot
 
@@ -185,8 +186,7 @@ class Talk:
     async def _asked(self, raw: Any) -> m.ApproveResult:
         question = msgspec.convert(raw, m.ApproveParams)
         answer = await self._approve(question)
-        chosen = next((option for option in question.options if option == answer), "deny")
-        return m.ApproveResult(decision=chosen)
+        return m.ApproveResult(decision=answer if answer in question.options else "deny")
 
     def _overheard(self, line: str) -> None:
         if self.options.log_level is not None and self.options.log_file is None:

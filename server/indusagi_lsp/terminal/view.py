@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from indusagi_lsp.contract.text import VisibleStream, visible, visible_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 Style: TypeAlias = Literal["plain", "dim", "tool", "good", "warning", "error", "prompt"]
 
