@@ -25,6 +25,7 @@ MAY_WRITE = {
     "models": "the user's cache folder",
 }
 MAY_START = {"tools": "commands and servers of tools", "models": "none of ours", "terminal": "the server"}
+MAY_HOLD_STATE = {"models/localserver.py": "the main module of a process that exists to hold one thing"}
 MAY_READ_STDOUT = {"transport", "cli.py", "terminal"}
 
 
@@ -84,9 +85,9 @@ def test_no_state_at_module_level(path):
         if isinstance(value, ast.List | ast.Dict | ast.Set):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [target.id for target in targets if isinstance(target, ast.Name)]
-            if names == ["__all__"]:
+            if names == ["__all__"] or place(path, MAY_HOLD_STATE):
                 continue
-            assert value is None or _filled(value), f"{names} is empty, so somebody must fill it"
+            assert _filled(value), f"{names} is empty, so somebody must fill it"
 
 
 def _filled(value: ast.List | ast.Dict | ast.Set) -> bool:

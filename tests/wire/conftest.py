@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+
 from wire.wire_client import WireClient
 
 

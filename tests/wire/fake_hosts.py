@@ -82,7 +82,7 @@ class FakeHosts:
                 continue
 
     async def do_block(self, params, text):
-        time.sleep(float(text))
+        time.sleep(float(text))  # noqa: ASYNC251 - a tool that blocks the loop
 
     async def do_thread(self, params, text):
         await asyncio.to_thread(time.sleep, 60)
@@ -93,7 +93,7 @@ class FakeHosts:
             await asyncio.sleep(0)
 
     async def do_print(self, params, text):
-        print("stray print")
+        print("stray print")  # noqa: T201 - a library that does
         await asyncio.to_thread(subprocess.run, ["sh", "-c", "echo stray child; cat"], check=True)
 
     async def do_raise(self, params, text):
@@ -107,9 +107,17 @@ class FakeHosts:
 
     async def do_approve(self, params, text):
         question = m.ApproveParams(
-            approval_id="a1", workspace="file:///ws", session_id=params.session_id, run_id=params.run_id or "",
-            call_id="c1", tool="shell", action=text, size=len(text), sha256="0" * 64, options=["once", "session", "deny"],
-        )  # fmt: skip
+            approval_id="a1",
+            workspace="file:///ws",
+            session_id=params.session_id,
+            run_id=params.run_id or "",
+            call_id="c1",
+            tool="shell",
+            action=text,
+            size=len(text),
+            sha256="0" * 64,
+            options=["once", "session", "deny"],
+        )
         self.event(params, e.TextDelta(await self.outlet.approve(question)))
 
     async def do_document(self, params, uri):

@@ -43,24 +43,24 @@ class WireClient:
     def submit(self, msg_id: Any, text: str, **more: Any) -> None:
         self.send(id=msg_id, method="indusagi/submit", params={"sessionId": "s", "text": text, **more})
 
-    async def receive(self, timeout: float = 10) -> Any:
-        async with asyncio.timeout(timeout):
+    async def receive(self, limit: float = 10) -> Any:
+        async with asyncio.timeout(limit):
             headers = (await self.process.stdout.readuntil(b"\r\n\r\n")).decode("ascii")
             fields = dict(line.split(": ", 1) for line in headers.strip().split("\r\n"))
             message = json.loads(await self.process.stdout.readexactly(int(fields["Content-Length"])))
         self.seen.append(message)
         return message
 
-    async def response(self, msg_id: Any, timeout: float = 10) -> Any:
+    async def response(self, msg_id: Any, limit: float = 10) -> Any:
         """The answer to a request; what comes before it is kept in `seen`."""
         while True:
-            message = await self.receive(timeout)
+            message = await self.receive(limit)
             if message.get("id") == msg_id and "method" not in message:
                 return message
 
-    async def until(self, method: str, timeout: float = 10) -> Any:
+    async def until(self, method: str, limit: float = 10) -> Any:
         """The next message with this method."""
-        while (message := await self.receive(timeout)).get("method") != method:
+        while (message := await self.receive(limit)).get("method") != method:
             pass
         return message
 
@@ -85,6 +85,6 @@ class WireClient:
         self.send(method="initialized", params={})
         return answer
 
-    async def exit_code(self, timeout: float = 5) -> int:
-        async with asyncio.timeout(timeout):
+    async def exit_code(self, limit: float = 5) -> int:
+        async with asyncio.timeout(limit):
             return await self.process.wait()

@@ -25,9 +25,7 @@ class ClientFeatures(msgspec.Struct, frozen=True):
             approvals=_at(ours, "approvals") is True,
             progress=_at(capabilities, "window", "workDoneProgress") is True,
             configuration=_at(capabilities, "workspace", "configuration") is True,
-            register_configuration=_at(
-                capabilities, "workspace", "didChangeConfiguration", "dynamicRegistration"
-            )
+            register_configuration=_at(capabilities, "workspace", "didChangeConfiguration", "dynamicRegistration")
             is True,
         )
 

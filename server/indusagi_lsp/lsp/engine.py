@@ -181,9 +181,7 @@ class Engine:
         for uri, folder in list(self._folders.items()):
             if uri not in self._open:
                 self._open[uri] = folder
-                await self._quietly(
-                    hosts.open_folder(uri, folder.name, self._trusted), "a folder could not be opened"
-                )
+                await self._quietly(hosts.open_folder(uri, folder.name, self._trusted), "a folder could not be opened")
 
     async def _quietly(self, work: Awaitable[Any], failed: str) -> None:
         """One folder's trouble must not be that of the others."""

@@ -70,9 +70,7 @@ class OperationRunner:
         if arguments is None:
             arguments = []
         if not isinstance(arguments, list) or len(arguments) > 1:
-            self._refuse_params(
-                request_id, f"{name} takes one object as its only argument.", _params_hint(operation)
-            )
+            self._refuse_params(request_id, f"{name} takes one object as its only argument.", _params_hint(operation))
             return
         self._start(
             request_id,
@@ -139,9 +137,7 @@ class OperationRunner:
         self._long.discard(request_id)
         if task.cancelled():
             self._board.end(key, "cancelled")
-            self._peer.refuse(
-                request_id, errors.error_object(errors.REQUEST_CANCELLED, "The request was cancelled.")
-            )
+            self._peer.refuse(request_id, errors.error_object(errors.REQUEST_CANCELLED, "The request was cancelled."))
             return
         exception = task.exception()
         if exception is None:
@@ -180,18 +176,14 @@ def convert(operation: Operation, raw: Any, face: str) -> Any:
         message = f"{face} takes an object, not {_json_type(raw)}."
         raise InvalidParamsError(message)
     try:
-        params = msgspec.convert(
-            {name: value for name, value in raw.items() if value is not None}, operation.params
-        )
+        params = msgspec.convert({name: value for name, value in raw.items() if value is not None}, operation.params)
     except msgspec.ValidationError as error:
         raise InvalidParamsError(_sentence(face, str(error))) from None
     changes: dict[str, Any] = {}
     if getattr(params, "workspace", None) is not None:
         changes["workspace"] = normalise_uri(params.workspace)
     if isinstance(params, m.SubmitParams) and params.context:
-        changes["context"] = [
-            msgspec.structs.replace(item, uri=normalise_uri(item.uri)) for item in params.context
-        ]
+        changes["context"] = [msgspec.structs.replace(item, uri=normalise_uri(item.uri)) for item in params.context]
     return msgspec.structs.replace(params, **changes) if changes else params
 
 

@@ -60,9 +60,7 @@ class Peer:
         request_id = f"{_ID_PREFIX}{next(self._numbers)}"
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._questions[request_id] = answer
-        self.outbox.send(
-            encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": plain(params)})
-        )
+        self.outbox.send(encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": plain(params)}))
         try:
             async with asyncio.timeout(timeout):
                 return await answer

@@ -86,9 +86,7 @@ class IndusagiProtocol(LanguageServerProtocol):
             body = dumps(self._converter.unstructure(data))
         cast("IndusagiServer", self._server).send_body(body)
 
-    def _send_response(
-        self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None
-    ) -> None:
+    def _send_response(self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None) -> None:
         if error is not None and error.code == JsonRpcInternalError.CODE:
             # pygls puts the traceback, with the paths of this machine, into `data`.
             plain = errors.error_of(RuntimeError())

@@ -98,13 +98,9 @@ class Receiver:
     def _request(self, request_id: int | str, method: str, message: dict[str, Any]) -> None:
         params = message.get("params")
         if request_id in self._operations or self._protocol.knows_request(request_id):
-            self._refuse(
-                request_id, errors.INVALID_REQUEST, f"A request with the id {request_id!r} is still open."
-            )
+            self._refuse(request_id, errors.INVALID_REQUEST, f"A request with the id {request_id!r} is still open.")
         elif self.stage is Stage.SHUTTING_DOWN:
-            self._refuse(
-                request_id, errors.INVALID_REQUEST, "The server is shutting down; only exit is taken."
-            )
+            self._refuse(request_id, errors.INVALID_REQUEST, "The server is shutting down; only exit is taken.")
         elif self.stage is Stage.NEW and method != "initialize":
             self._refuse(request_id, errors.NOT_INITIALIZED, "The first request must be initialize.")
         elif self.stage is not Stage.NEW and method == "initialize":
@@ -158,9 +154,7 @@ class Receiver:
 
     def _response(self, message: dict[str, Any]) -> None:
         if not ("result" in message or "error" in message):
-            self._refuse(
-                _id_of(message), errors.INVALID_REQUEST, "A message needs a method, a result or an error."
-            )
+            self._refuse(_id_of(message), errors.INVALID_REQUEST, "A message needs a method, a result or an error.")
         elif not self._peer.answered(message) and self._protocol.knows_question(_id_of(message)):
             try:
                 self._protocol.dispatch(message)

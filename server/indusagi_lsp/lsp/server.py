@@ -52,9 +52,7 @@ class IndusagiServer(LanguageServer):
     def __init__(
         self, *, hosts_factory: HostsFactory, new_id: NewId, approval_seconds: float, token: str | None
     ) -> None:
-        super().__init__(
-            NAME, __version__, protocol_cls=IndusagiProtocol, converter_factory=default_converter
-        )
+        super().__init__(NAME, __version__, protocol_cls=IndusagiProtocol, converter_factory=default_converter)
         self._hosts_factory = hosts_factory
         self._new_id = new_id
         self._approval_seconds = approval_seconds
@@ -160,9 +158,7 @@ class IndusagiServer(LanguageServer):
     async def pull_configuration(self) -> None:
         """Ask the client for our section of its settings, and apply them."""
         try:
-            answer = await self.peer.ask(
-                "workspace/configuration", {"items": [{"section": SECTION}]}, timeout=10
-            )
+            answer = await self.peer.ask("workspace/configuration", {"items": [{"section": SECTION}]}, timeout=10)
         except (PeerError, TimeoutError) as error:
             logger.info("the client gave no settings: %s", error)
             return
@@ -262,9 +258,7 @@ def create_server(
     Returns:
         A server for exactly one client.
     """
-    server = IndusagiServer(
-        hosts_factory=hosts_factory, new_id=new_id, approval_seconds=approval_seconds, token=token
-    )
+    server = IndusagiServer(hosts_factory=hosts_factory, new_id=new_id, approval_seconds=approval_seconds, token=token)
     register(server)
     return server
 

@@ -19,6 +19,14 @@ _HEAD = """\
 /* eslint-disable */
 // Generated from the server's wire types by `python tests/contract/regenerate.py`. Do not edit.
 """
+_HASH = "/** Of the wire types that this file was made from. */\nexport const MESSAGES_HASH = '%s';\n"
+_TOOL_RESULT = """\
+/** What the model is told of a tool call. */
+export interface ToolResultView {
+  output: string;
+  isError: boolean;
+}
+"""
 
 
 def render() -> str:
@@ -32,10 +40,9 @@ def render() -> str:
     parts = [
         _HEAD,
         f"export const PROTOCOL_VERSION = {PROTOCOL_VERSION};\n",
-        f"/** Of the wire types that this file was made from. */\nexport const MESSAGES_HASH = '{shapes.messages_hash()}';\n",
+        _HASH % shapes.messages_hash(),
         *(_interface(shape) for shape in shapes.message_shapes()),
-        "/** What the model is told of a tool call. */\n"
-        "export interface ToolResultView {\n  output: string;\n  isError: boolean;\n}\n",
+        _TOOL_RESULT,
         *(_interface(shape, kind) for kind, shape in shapes.event_shapes()),
         "export type RunEvent =\n" + "\n".join(f"  | {shape.name}" for _, shape in shapes.event_shapes()) + ";\n",
         _constants("Methods", ((name, operation.method) for name, operation in names.items())),
@@ -84,10 +91,10 @@ def _constants(name: str, items: Iterable[tuple[str, str]]) -> str:
 
 def _operations() -> str:
     lines = ["/** Parameters and result of each operation, by its method. */", "export interface Operations {"]
-    for operation in OPERATIONS:
-        lines.append(
-            f"  '{operation.method}': {{ params: {operation.params.__name__}; result: {operation.result.__name__} }};"
-        )
+    lines += [
+        f"  '{operation.method}': {{ params: {operation.params.__name__}; result: {operation.result.__name__} }};"
+        for operation in OPERATIONS
+    ]
     return "\n".join([*lines, "}", ""])
 
 

@@ -200,11 +200,7 @@ class Session:
     def _look_ahead(self, items: Sequence[bytes | FrameError]) -> None:
         """Start the clock for `shutdown` and `exit` here, since the loop may hang and never see them."""
         for item in items:
-            if (
-                not isinstance(item, bytes)
-                or len(item) > 512
-                or not (b'"shutdown"' in item or b'"exit"' in item)
-            ):
+            if not isinstance(item, bytes) or len(item) > 512 or not (b'"shutdown"' in item or b'"exit"' in item):
                 continue
             try:
                 message = orjson.loads(item)
