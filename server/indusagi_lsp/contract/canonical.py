@@ -93,9 +93,7 @@ def canonical_string(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        return "".join(
-            f"\\u{ord(char):04x}" if "\ud800" <= char <= "\udfff" else char for char in _ESCAPE(joined)
-        )
+        return "".join(f"\\u{ord(char):04x}" if "\ud800" <= char <= "\udfff" else char for char in _ESCAPE(joined))
     return _ESCAPE(text)
 
 

@@ -37,7 +37,6 @@ __all__ = [
     "is_session_id",
     "load_key",
     "model_view",
-    "model_view",
     "read_records",
     "sessions_root",
 ]

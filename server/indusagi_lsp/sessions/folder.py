@@ -88,8 +88,9 @@ class SessionFolder:
         """
         for folder in self._guarded:
             if _is_link(folder):
+                msg = f"{folder} is a link to somewhere else, so nothing is read or written through it."
                 raise PersistenceFault(
-                    f"{folder} is a link to somewhere else, so nothing is read or written through it.",
+                    msg,
                     hint="Replace the link with a real folder.",
                 )
 
@@ -108,8 +109,9 @@ class SessionFolder:
             for name in inner:
                 _make(self.root / name)
         except OSError as error:
+            msg = f"The folder {self.root} cannot be made: {error.strerror or error}"
             raise PersistenceFault(
-                f"The folder {self.root} cannot be made: {error.strerror or error}",
+                msg,
                 hint="Make the workspace writable, or free some space.",
             ) from error
         self.check()
@@ -135,8 +137,9 @@ class SessionFolder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
+            msg = f"The folder {self.root} cannot be read: {error.strerror or error}"
             raise PersistenceFault(
-                f"The folder {self.root} cannot be read: {error.strerror or error}",
+                msg,
                 hint="Check its permissions.",
             ) from error
         return found

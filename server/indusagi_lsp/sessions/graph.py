@@ -54,9 +54,7 @@ class SessionGraph:
     are not in memory.
     """
 
-    def __init__(
-        self, session_id: str, *, clock: Clock | None = None, source: NodeSource | None = None
-    ) -> None:
+    def __init__(self, session_id: str, *, clock: Clock | None = None, source: NodeSource | None = None) -> None:
         self.session_id = session_id
         self._clock = clock or SystemClock()
         self.source = source
@@ -78,7 +76,7 @@ class SessionGraph:
         self._cache: dict[int, tuple[Turn, int]] = {}
         self._cached_bytes = 0
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- looking ----------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -228,7 +226,7 @@ class SessionGraph:
             at = self._parents[at]
         return True
 
-    # --- changing -----------------------------------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------------
 
     def append(self, turn: TurnLike, *, created_at: int | None = None) -> Node:
         """Put a turn under the live leaf and make it the live leaf.
@@ -344,7 +342,7 @@ class SessionGraph:
             at = self._verified.find(0, at + 1)
         return found
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _at(self, node: str) -> int:
         at = self._index.get(node)
@@ -409,9 +407,7 @@ class SessionGraph:
         for at, (turn, created_at) in zip(path, self._contents(path), strict=True):
             above = self._parents[at]
             parent = self._ids[above] if above >= 0 else self._lost.get(at)
-            nodes.append(
-                Node(self._ids[at], parent, turn, created_at, bool(self._verified[at]), above == LOST)
-            )
+            nodes.append(Node(self._ids[at], parent, turn, created_at, bool(self._verified[at]), above == LOST))
         return nodes
 
     def _contents(self, path: Sequence[int]) -> list[tuple[Turn, int]]:

@@ -7,9 +7,7 @@ import re
 from indusagi_lsp.contract.errors import InvalidInput
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
-_DEVICES = frozenset(
-    ["con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)), *(f"lpt{n}" for n in range(10))]
-)
+_DEVICES = frozenset(["con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)), *(f"lpt{n}" for n in range(10))])
 SUFFIX = ".jsonl"
 
 
@@ -29,8 +27,9 @@ def check_session_id(text: object) -> str:
     if isinstance(text, str) and is_session_id(text):
         return text
     shown = text[:80] if isinstance(text, str) else type(text).__name__
+    msg = f"{shown!r} is no session id."
     raise InvalidInput(
-        f"{shown!r} is no session id.",
+        msg,
         hint="An id has 1 to 128 letters, digits, '.', '_' or '-', begins and ends with a letter or digit, without '..'.",
     )
 

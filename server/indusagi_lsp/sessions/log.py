@@ -20,6 +20,7 @@ from indusagi_lsp.sessions.locking import LockFile
 from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
 from indusagi_lsp.sessions.records import Record, parse_line
 
+MARK_BYTES = 64
 _KEEP_UNSYNCED = 32 << 20
 
 
@@ -46,9 +47,7 @@ class SessionLog:
         end: up to where the file's content is known to the owner of this log, in bytes.
     """
 
-    def __init__(
-        self, folder: SessionFolder, session_id: str, *, calls: OsCalls, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, folder: SessionFolder, session_id: str, *, calls: OsCalls, now_ms: Callable[[], int]) -> None:
         self._folder = folder
         self._id = session_id
         self._calls = calls
@@ -58,6 +57,7 @@ class SessionLog:
         self.end = 0
         self._fd = -1
         self._identity: tuple[int, int] | None = None
+        self._mark_bytes = b""
         self._checked = False
         self._clean_end = 0
         self._synced = 0
@@ -65,11 +65,15 @@ class SessionLog:
         self._unsynced: list[tuple[int, bytes]] = []
         self._unsynced_bytes = 0
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- looking ----------------------------------------------------------------------------------
 
-    def adopt(self, status: os.stat_result | None, end: int) -> None:
-        """Take the file with `status`, read up to `end`, as the one that we know; None: there is no file yet."""
+    def adopt(self, status: os.stat_result | None, end: int, mark: bytes = b"") -> None:
+        """Take the file with `status`, read up to `end`, as the one that we know; None: there is no file yet.
+
+        `mark` is what stands before `end`: if that changes, the file was cut and has grown again since.
+        """
         self.close()
+        self._mark_bytes = mark
         self._identity = None if status is None else (status.st_dev, status.st_ino)
         self.end = end
         self._checked = False
@@ -92,16 +96,28 @@ class SessionLog:
             return None
         fd = open_private(self.path, os.O_RDONLY)
         try:
-            return read_exactly(self._calls, fd, size - self.end, self.end), self.end
+            return self._news(fd, size), self.end
         finally:
             os.close(fd)
+
+    def advance(self, end: int, news: bytes) -> None:
+        """Take the file as known up to `end`; `news` are bytes that begin where it was known up to before."""
+        self._mark_bytes = (self._mark_bytes + news[: end - self.end])[-MARK_BYTES:]
+        self.end = end
+
+    def _news(self, fd: int, size: int) -> bytes:
+        mark = self._mark_bytes
+        read = read_exactly(self._calls, fd, size - self.end + len(mark), self.end - len(mark))
+        if not read.startswith(mark):
+            raise FileChanged
+        return read[len(mark) :]
 
     @property
     def dirty(self) -> bool:
         """Whether something was written that may not last through a power loss yet."""
         return self._synced < self.end or self._new_name
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def append(self, data: bytes, *, create: bool = True) -> Written:
         """Append whole lines at the end of the file, in one write.
@@ -134,12 +150,13 @@ class SessionLog:
 
         news, news_offset = b"", self.end
         if size > self.end:
-            news = read_exactly(self._calls, self._fd, size - self.end, self.end)
+            news = self._news(self._fd, size)
         lines = data
         if size != self._clean_end or not self._checked:
             size, lines = self._repair(size, data)
         self._write(lines, size)
         self.end = self._clean_end = size + len(lines)
+        self._mark_bytes = lines[-MARK_BYTES:]
         self._keep(size, lines)
         if news:
             news = news[: max(size - news_offset, 0)]
@@ -228,7 +245,7 @@ class SessionLog:
             return name
         raise OSError(errno.EEXIST, "too many broken pieces are kept already")
 
-    # --- lasting ------------------------------------------------------------------------------------------------------
+    # --- lasting ----------------------------------------------------------------------------------
 
     @property
     def unsynced_bytes(self) -> int:
@@ -311,7 +328,7 @@ class SessionLog:
         while self._unsynced_bytes > _KEEP_UNSYNCED and len(self._unsynced) > 1:
             self._unsynced_bytes -= len(self._unsynced.pop(0)[1])
 
-    # --- making an end ------------------------------------------------------------------------------------------------
+    # --- making an end ----------------------------------------------------------------------------
 
     def delete(self) -> None:
         """Remove the file, and leave a mark in the lock file, so that no window brings the session back.
@@ -340,7 +357,7 @@ class SessionLog:
         finally:
             os.close(fd)
 
-    # --- descriptors --------------------------------------------------------------------------------------------------
+    # --- descriptors ------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Give the descriptors back. The log can be used again afterwards."""

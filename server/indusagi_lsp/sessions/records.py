@@ -141,12 +141,14 @@ def open_fd(path: Path | str) -> int:
     for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_NOINHERIT"):
         flags |= getattr(os, name, 0)
     if not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
-        raise OSError(f"{path} is a symbolic link")
+        msg = f"{path} is a symbolic link"
+        raise OSError(msg)
 
     fd = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(f"{path} is no regular file")
+        msg = f"{path} is no regular file"
+        raise OSError(msg)
     return fd
 
 

@@ -237,9 +237,7 @@ def _take(batch: Batch, item: Record | Problem, *, verify: bool, migrators: Sequ
 def _take_node(batch: Batch, item: Record, raw: dict[str, Any], *, verify: bool) -> None:
     node = narrow_node(raw)
     if node is None:
-        batch.problems.append(
-            Problem("malformed", item.offset, item.length, "a node without id, parent, turn or time")
-        )
+        batch.problems.append(Problem("malformed", item.offset, item.length, "a node without id, parent, turn or time"))
         return
 
     node_id, parent, _, _ = node

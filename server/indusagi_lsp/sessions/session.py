@@ -19,8 +19,8 @@ from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, Turn
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.log import FileChanged, SessionDeleted, SessionLog, Written
-from indusagi_lsp.sessions.nodes import Node, TurnLike, as_turn, hash_node, node_line, node_text
-from indusagi_lsp.sessions.state import FileSource, LoadReport, SessionMeta, SessionState, load, take_news
+from indusagi_lsp.sessions.nodes import Node, TurnLike, as_turn, hash_node, id_of, node_line, node_text
+from indusagi_lsp.sessions.state import FileSource, Loaded, LoadReport, SessionMeta, SessionState, load, take_news
 from indusagi_lsp.sessions.summaries import SessionSummary, summarize_state
 from indusagi_lsp.sessions.view import model_view, open_answers
 
@@ -81,7 +81,7 @@ class Session:
         self.notices: list[str] = []
         self.busy = False
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- looking ----------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -165,11 +165,9 @@ class Session:
 
         return dispose
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
-    async def append(
-        self, turns: Iterable[TurnLike], *, why: str = "append", durable: bool = False
-    ) -> list[Node]:
+    async def append(self, turns: Iterable[TurnLike], *, why: str = "append", durable: bool = False) -> list[Node]:
         """Put turns under the live leaf: in memory at once, and on the disk before this returns.
 
         Calls that a killed process left without a result are answered first, so that the answer is stored too.
@@ -190,10 +188,9 @@ class Session:
         contents = [as_turn(turn) for turn in turns]
         if any(turn.role == ASSISTANT and not turn.blocks for turn in contents):
             raise InvalidInput("An assistant's turn without blocks is never stored.")
-        if contents and contents[0].role != TOOL:
-            self._answer_open_calls()
-
-        nodes = [self._add(turn, self._store.clock.now_ms()) for turn in contents]
+        answers = self._answers() if contents and contents[0].role != TOOL else []
+        timed = [(turn, self._store.clock.now_ms()) for turn in (*answers, *contents)]
+        nodes = self._add_all(timed)[len(answers) :]
         if nodes:
             self._own_leaf = nodes[-1].id
             self._enqueue_head(why)
@@ -265,7 +262,8 @@ class Session:
         old = self.graph.leaf
         path = self.graph.nodes_to(old)
         if not 0 <= start < cut <= len(path):
-            raise InvalidInput(f"A cut of {cut} does not fit a history of {len(path)} turns.")
+            msg = f"A cut of {cut} does not fit a history of {len(path)} turns."
+            raise InvalidInput(msg)
 
         if kept is None:
             kept = [(node.turn, node.created_at, node.id) for node in path[cut:]]
@@ -384,12 +382,10 @@ class Session:
         for node in nodes:
             text = node_text(node.parent, node.turn, node.created_at)
             self.graph.take(node, len(text))
-            self._queue.append(
-                _Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id)
-            )
+            self._queue.append(_Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
         self._enqueue_head("fork")
 
-    # --- lasting ------------------------------------------------------------------------------------------------------
+    # --- lasting ----------------------------------------------------------------------------------
 
     async def flush(self) -> None:
         """Write what is queued, in one write.
@@ -437,15 +433,15 @@ class Session:
             except FileChanged:
                 return self._tell(await self._reload())
             except OSError as error:
-                raise PersistenceFault(
-                    f"Session {self.id} cannot be read: {error.strerror or error}."
-                ) from error
+                msg = f"Session {self.id} cannot be read: {error.strerror or error}."
+                raise PersistenceFault(msg) from error
             self._missing = False
             if news is None:
                 return Change()
 
             known = self._state.head
-            added, self._log.end = take_news(self._state, *news, self._store.migrators, whole_lines=True)
+            added, end = take_news(self._state, *news, self._store.migrators, whole_lines=True)
+            self._log.advance(end, news[0])
             return self._tell(self._follow(added, known))
 
     async def close(self) -> None:
@@ -462,35 +458,47 @@ class Session:
                 self._log.close()
             self._store.forget(self)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _add(self, turn: Turn, created_at: int) -> Node:
-        parent = self.graph.leaf
-        try:
-            text = node_text(parent, turn, created_at)
-        except (ValueError, TypeError) as error:
-            raise InvalidInput(f"A turn cannot be stored: {error}.") from error
-        count = len(self.graph)
-        node = self.graph.put(parent, turn, created_at, text=text)
-        if len(self.graph) > count:
-            self._queue.append(_Line(node_line(node.id, text, turn, parent, created_at), node.id))
-        return node
+        return self._add_all([(turn, created_at)])[0]
 
-    def _answer_open_calls(self) -> None:
-        leaf = self.graph.leaf
-        if leaf is None:
-            return
-        tail = self.graph.tail_ids(leaf, TOOL)
-        turns = [self.graph.node(node).turn for node in tail]
-        answers = open_answers(turns, self._started(tail))
-        if answers is not None:
-            self._add(answers, self._store.clock.now_ms())
+    def _add_all(self, turns: Sequence[tuple[Turn, int]]) -> list[Node]:
+        """Put turns under the live leaf and queue their lines; all of them, or none if one cannot be written."""
+        parent = self.graph.leaf
+        made: list[tuple[str | None, Turn, int, bytes]] = []
+        for turn, created_at in turns:
+            try:
+                text = node_text(parent, turn, created_at)
+            except (ValueError, TypeError) as error:
+                message = f"A turn cannot be stored: {error}."
+                raise InvalidInput(message) from error
+            made.append((parent, turn, created_at, text))
+            parent = id_of(text)
+
+        nodes: list[Node] = []
+        for above, turn, created_at, text in made:
+            count = len(self.graph)
+            node = self.graph.put(above, turn, created_at, text=text)
+            if len(self.graph) > count:
+                self._queue.append(_Line(node_line(node.id, text, turn, above, created_at), node.id))
+            nodes.append(node)
+        return nodes
+
+    def _answers(self) -> list[Turn]:
+        """What answers the calls at the end of the live path that have no result; empty if all have one."""
+        if self.graph.leaf is None:
+            return []
+        tail = self.graph.tail_ids(self.graph.leaf, TOOL)
+        answers = open_answers([self.graph.node(node).turn for node in tail], self._started(tail))
+        return [] if answers is None else [answers]
 
     def _enqueue(self, record: dict[str, Any]) -> None:
         try:
             line = jsontext.dumps(record) + b"\n"
         except (ValueError, TypeError) as error:
-            raise InvalidInput(f"A record cannot be stored: {error}.") from error
+            msg = f"A record cannot be stored: {error}."
+            raise InvalidInput(msg) from error
         self._state.take_record(record)
         self._queue.append(_Line(line))
 
@@ -523,8 +531,9 @@ class Session:
                 if not lines:
                     return
                 if not self._state.report.understood and self._state.report.skipped:
+                    msg = f"Nothing in {self.path} could be understood, so nothing is written to it."
                     raise PersistenceFault(
-                        f"Nothing in {self.path} could be understood, so nothing is written to it.",
+                        msg,
                         hint="Look at it with the doctor command, or begin a new session.",
                     )
                 data = b"".join(line.data for line in lines)
@@ -539,7 +548,8 @@ class Session:
                 if self.graph.source is None:
                     self.graph.source = await asyncio.to_thread(FileSource, self.path, self._store.migrators)
                 return
-        raise PersistenceFault(f"The file of session {self.id} keeps being replaced.")
+        msg = f"The file of session {self.id} keeps being replaced."
+        raise PersistenceFault(msg)
 
     def _note_written(self, lines: list[_Line], written: Written) -> None:
         ours, own_head = self.graph.leaf, self._state.head
@@ -553,9 +563,7 @@ class Session:
         if not written.news:
             return
 
-        added, _ = take_news(
-            self._state, written.news, written.news_offset, self._store.migrators, whole_lines=False
-        )
+        added, _ = take_news(self._state, written.news, written.news_offset, self._store.migrators, whole_lines=False)
         theirs = self._state.head
         self._state.note_head(own_head, None)
         diverged: tuple[str, ...] = ()
@@ -595,7 +603,8 @@ class Session:
         try:
             log_status = await asyncio.to_thread(load, state, self.path, self._store.migrators)
         except OSError as error:
-            raise PersistenceFault(f"Session {self.id} cannot be read: {error.strerror or error}.") from error
+            msg = f"Session {self.id} cannot be read: {error.strerror or error}."
+            raise PersistenceFault(msg) from error
 
         fields = dict(self._state.fields)
         queued = {line.node for line in self._queue if line.node is not None}
@@ -609,9 +618,7 @@ class Session:
             text = node_text(node.parent, node.turn, node.created_at)
             state.graph.put(node.parent, node.turn, node.created_at, text=text)
             if node.id not in queued:
-                lines.append(
-                    _Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id)
-                )
+                lines.append(_Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
         leaf = self.graph.leaf
         theirs = state.head
         self._adopt(state, log_status)
@@ -633,7 +640,8 @@ class Session:
         try:
             status = await asyncio.to_thread(load, state, self.path, self._store.migrators)
         except OSError as error:
-            raise PersistenceFault(f"Session {self.id} cannot be read: {error.strerror or error}.") from error
+            msg = f"Session {self.id} cannot be read: {error.strerror or error}."
+            raise PersistenceFault(msg) from error
         if status is None:
             if self._missing:
                 return Change()
@@ -648,7 +656,7 @@ class Session:
         added = tuple(node for node in self.graph.ids if node not in ours)
         return Change(added, state.head, reloaded=True)
 
-    def _adopt(self, state: SessionState, status: tuple[Any, int] | None) -> None:
+    def _adopt(self, state: SessionState, status: Loaded | None) -> None:
         """Take a state that was read anew as ours; the graph stays the same object for those who hold it."""
         self._missing = False
         own = self._own
@@ -656,8 +664,11 @@ class Session:
         graph.become(state.graph)
         state.graph = graph
         self._state = state
-        self._own = own and status is None or state.trusts(graph.leaf)
-        self._log.adopt(None if status is None else status[0], 0 if status is None else status[1])
+        self._own = (own and status is None) or state.trusts(graph.leaf)
+        if status is None:
+            self._log.adopt(None, 0)
+        else:
+            self._log.adopt(status.status, status.end, status.mark)
 
     async def _sync(self) -> None:
         async with self._io:

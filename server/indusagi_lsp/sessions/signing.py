@@ -68,8 +68,9 @@ def load_key(state_dir: Path) -> bytes:
         _create_key(path)
         return _read_key(path)
     except (OSError, ValueError) as error:
+        msg = f"The signing key {path} cannot be used: {error}"
         raise PersistenceFault(
-            f"The signing key {path} cannot be used: {error}",
+            msg,
             hint="Make its folder readable and writable for you alone, or remove the key to get a new one.",
         ) from error
 

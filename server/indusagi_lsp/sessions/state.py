@@ -16,6 +16,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.graph import SessionGraph
+from indusagi_lsp.sessions.log import MARK_BYTES
 from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
 from indusagi_lsp.sessions.records import Problem, open_fd
 from indusagi_lsp.sessions.scan import Batch, Head, Migrator, reader, scan
@@ -128,7 +129,7 @@ class SessionState:
         self._head_at = 0
         self._headless = True
 
-    # --- reading ------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> list[str]:
         """Take a piece of the file in. The graph's live leaf stays; `head` is what the file says.
@@ -233,9 +234,7 @@ class SessionState:
     def _is_stale(self, head: Head) -> bool:
         if self._headless or head.why in DELIBERATE or (head.why is None and head.by is None):
             return False
-        return (
-            head.leaf != self.head and head.leaf is not None and self.graph.is_ancestor(head.leaf, self.head)
-        )
+        return head.leaf != self.head and head.leaf is not None and self.graph.is_ancestor(head.leaf, self.head)
 
     def _apply(self, order: int, head: Head) -> None:
         self._applied = order
@@ -243,7 +242,7 @@ class SessionState:
         self.head = head.leaf
         self.last_by = head.by
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- asking -----------------------------------------------------------------------------------
 
     @property
     def meta(self) -> SessionMeta:
@@ -306,12 +305,7 @@ class SessionState:
         if self.signed(leaf):
             return True
         for signed in reversed(self._macs):
-            if (
-                signed
-                and signed in self.graph
-                and self.graph.is_ancestor(leaf, signed)
-                and self.signed(signed)
-            ):
+            if signed and signed in self.graph and self.graph.is_ancestor(leaf, signed) and self.signed(signed):
                 return True
         return False
 
@@ -355,13 +349,19 @@ class FileSource:
         self._close()
 
 
-def load(
-    state: SessionState, path: str, migrators: Sequence[Migrator] = (), *, verify: bool = True
-) -> tuple[os.stat_result, int] | None:
+class Loaded(msgspec.Struct, frozen=True):
+    """How a file was read: its status, up to where, and the bytes before that place."""
+
+    status: os.stat_result
+    end: int
+    mark: bytes
+
+
+def load(state: SessionState, path: str, migrators: Sequence[Migrator] = (), *, verify: bool = True) -> Loaded | None:
     """Read a file into an empty state, and set the graph's live leaf. Blocks.
 
     Returns:
-        The file's status and up to where it was read; None if there is no file.
+        How it was read; None if there is no file.
 
     Raises:
         OSError: the file cannot be read.
@@ -380,7 +380,8 @@ def load(
     state.settle()
     state.note_problems()
     state.graph.branch_from(state.head)
-    return source.status, end
+    start = max(end - MARK_BYTES, 0)
+    return Loaded(source.status, end, source.raw(start, end - start))
 
 
 def take_news(

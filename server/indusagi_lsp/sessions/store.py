@@ -20,7 +20,7 @@ from indusagi_lsp.sessions.oscalls import OsCalls
 from indusagi_lsp.sessions.scan import Migrator
 from indusagi_lsp.sessions.session import Session
 from indusagi_lsp.sessions.signing import Signer
-from indusagi_lsp.sessions.state import SCHEMA, SessionState, load
+from indusagi_lsp.sessions.state import SCHEMA, Loaded, SessionState, load
 from indusagi_lsp.sessions.summaries import SessionSummary, SummaryCache
 
 
@@ -54,7 +54,7 @@ class SessionStore:
         self._summing = asyncio.Lock()
         self._summaries = SummaryCache(self.folder, self.fresh_state, self.migrators, signer)
 
-    # --- reading ------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def load_session(self, session_id: str) -> SessionGraph:
         """Read a session's graph. A missing file gives an empty graph; broken lines cost only themselves.
@@ -97,7 +97,7 @@ class SessionStore:
             raise SessionNotFound(session_id)
         return self._session(state, status)
 
-    # --- making -------------------------------------------------------------------------------------------------------
+    # --- making -----------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -163,20 +163,17 @@ class SessionStore:
         except FileNotFoundError:
             raise SessionNotFound(session_id) from None
         except OSError as error:
-            raise PersistenceFault(
-                f"Session {name} could not be deleted: {error.strerror or error}."
-            ) from error
+            msg = f"Session {name} could not be deleted: {error.strerror or error}."
+            raise PersistenceFault(msg) from error
 
     async def close(self) -> None:
         """Close every session that was opened here."""
         for session in tuple(self._open):
             await session.close()
 
-    # --- for sessions -------------------------------------------------------------------------------------------------
+    # --- for sessions -----------------------------------------------------------------------------
 
-    def head_line(
-        self, session_id: str, leaf: str | None, why: str, *, sign: bool
-    ) -> tuple[bytes, str | None]:
+    def head_line(self, session_id: str, leaf: str | None, why: str, *, sign: bool) -> tuple[bytes, str | None]:
         """A head record as a line, and its mac if it is signed."""
         leaf_text = b"null" if leaf is None else jsontext.dumps(leaf)
         mac = self.signer.mac(session_id, leaf) if sign and self.signer is not None else None
@@ -198,15 +195,15 @@ class SessionStore:
         """A session was closed."""
         self._open.discard(session)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _log(self, session_id: str) -> SessionLog:
         return SessionLog(self.folder, session_id, calls=self._calls, now_ms=self.clock.now_ms)
 
-    async def _load(self, session_id: str) -> tuple[SessionState, tuple[os.stat_result, int] | None]:
+    async def _load(self, session_id: str) -> tuple[SessionState, Loaded | None]:
         state = self.fresh_state(session_id)
 
-        def read() -> tuple[os.stat_result, int] | None:
+        def read() -> Loaded | None:
             self.folder.check()
             status = load(state, self.folder.path(session_id), self.migrators)
             state.graph.preload(state.graph.leaf)
@@ -215,15 +212,16 @@ class SessionStore:
         try:
             return state, await asyncio.to_thread(read)
         except OSError as error:
+            msg = f"Session {session_id} cannot be read: {error.strerror or error}."
             raise PersistenceFault(
-                f"Session {session_id} cannot be read: {error.strerror or error}.",
+                msg,
                 hint="Nothing was changed. Check the file's permissions, or look at it with the doctor command.",
             ) from error
 
-    def _session(self, state: SessionState, status: tuple[os.stat_result, int] | None) -> Session:
+    def _session(self, state: SessionState, status: Loaded | None) -> Session:
         log = self._log(state.graph.session_id)
         if status is not None:
-            log.adopt(*status)
+            log.adopt(status.status, status.end, status.mark)
         session = Session(self, state, log)
         self._open.add(session)
         return session
@@ -233,7 +231,8 @@ class SessionStore:
 
         def prepare() -> None:
             if os.path.lexists(self.folder.path(self.folder.resolve(name))):
-                raise InvalidInput(f"There is a session {name!r} already.", hint="Choose another id.")
+                msg = f"There is a session {name!r} already."
+                raise InvalidInput(msg, hint="Choose another id.")
             self.folder.ensure(LOCKS)
             self._log(name).revive()
 

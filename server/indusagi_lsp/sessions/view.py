@@ -55,8 +55,7 @@ def model_view(path: Sequence[Turn], started: Started) -> tuple[Turn, ...]:
             at += 1
         late = _late_results(path, at, open_calls, taken)
         results: list[Block] = [
-            late.get(call_id) or _answer(call, started=started(caller, call_id))
-            for call_id, call in open_calls.items()
+            late.get(call_id) or _answer(call, started=started(caller, call_id)) for call_id, call in open_calls.items()
         ]
         if results:
             view.append(Turn(TOOL, tuple(results)))
@@ -79,9 +78,7 @@ def open_answers(path: Sequence[Turn], started: Started) -> Turn | None:
         return None
 
     blocks = [
-        _answer(call, started=started(at - 1, call.id))
-        for call in path[at - 1].tool_calls
-        if call.id not in answered
+        _answer(call, started=started(at - 1, call.id)) for call in path[at - 1].tool_calls if call.id not in answered
     ]
     return Turn(TOOL, tuple(blocks)) if blocks else None
 
@@ -116,9 +113,7 @@ def _late_results(
     return found
 
 
-def _without_orphans(
-    turn: Turn, at: int, taken: set[tuple[int, int]], *, claimed: bool = False
-) -> list[Turn]:
+def _without_orphans(turn: Turn, at: int, taken: set[tuple[int, int]], *, claimed: bool = False) -> list[Turn]:
     """A turn without the results that went elsewhere; results that belong to no call, as text."""
     if not any(isinstance(block, ToolResultBlock) for block in turn.blocks):
         return [turn]
@@ -132,9 +127,7 @@ def _without_orphans(
         if not isinstance(block, ToolResultBlock):
             kept.append(block)
         elif (at, number) not in taken:
-            orphans.append(
-                TextBlock(f"[result of a tool call that is not in this history any more]\n{block.output}")
-            )
+            orphans.append(TextBlock(f"[result of a tool call that is not in this history any more]\n{block.output}"))
         elif claimed:
             kept.append(block)
     turns = [Turn(turn.role, tuple(kept), turn.extra)] if kept else []
