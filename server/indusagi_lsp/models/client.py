@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from indusagi_lsp.models.config import Provider
 
 CONNECT_SECONDS = 10.0
+_USER_AGENT = f"indusagi-lsp/{__version__}"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _QUIET_FACTOR = 5
 """A stream that only keeps itself alive (pings, no events) may take this many times the idle limit."""
@@ -91,12 +92,21 @@ class ProviderClient:
         self._http = httpx2.AsyncClient(
             timeout=self._timeout,
             transport=httpx2.AsyncHTTPTransport(uds=socket) if socket else None,
-            headers={"User-Agent": f"indusagi-lsp/{__version__}"},
+            headers={"User-Agent": _USER_AGENT},
             trust_env=not provider.loopback and socket is None,
             follow_redirects=False,  # a key is not carried to an address that the user did not name
             event_hooks={"response": [_cap_response]},
         )
         self._models: dict[str, Model] = {}
+
+    def open(self, name: str) -> None:
+        """Make ready to call the model `name`. Takes a tenth of a second: call it in a thread."""
+        if name not in self._models:
+            self._models[name] = _make_model(self._provider, name, self._http)
+
+    def ready(self, name: str) -> bool:
+        """Whether the model `name` was opened."""
+        return name in self._models
 
     async def close(self) -> None:
         """Close the connections; streams that still run end with an error."""
@@ -133,13 +143,15 @@ class ProviderClient:
         except TimeoutError:
             raise faults.too_quiet(self._provider, self._idle * _QUIET_FACTOR) from None
         except Exception as error:  # noqa: BLE001 (whatever a library throws at us must end as words, not as a traceback)
-            if response is None or response.finish_reason is None:
+            if response is None or not _finished(response):
                 raise faults.fault(error, self._provider, card.name, now_ms=self._clock.now_ms()) from None
         yield self._done(response, card)
 
     @property
     def _provider_name(self) -> str:
-        return self._provider.name
+        """The name under which the library files what only this provider understands."""
+        named = self._provider.kind in ("ollama", "openai-compatible")
+        return self._provider.name if named else self._provider.kind
 
     async def _parts(self, response: StreamedResponse) -> AsyncIterator[ModelPart]:
         events = aiter(response)
@@ -157,7 +169,7 @@ class ProviderClient:
         if response is None:
             raise faults.no_answer(self._provider)
         final = response.get()
-        if response.finish_reason is None:
+        if not _finished(response):
             raise faults.broken_off(self._provider) if final.parts else faults.no_answer(self._provider)
         turn = from_response(final)
         stop: StopReason = "tool_calls" if turn.tool_calls else _STOPS.get(response.finish_reason, "stop")
@@ -176,6 +188,10 @@ class ProviderClient:
 
     def _settings(self, request: ModelRequest, card: ModelCard) -> ModelSettings:
         settings: dict[str, Any] = {"timeout": self._timeout, "max_retries": 0}
+        if self._provider.kind == "google":
+            settings["timeout"] = self._idle  # its client takes one number only
+        else:
+            settings["extra_headers"] = {"User-Agent": _USER_AGENT}
         if self._extra_body:
             settings["extra_body"] = self._extra_body
         limit = request.max_output_tokens
@@ -191,8 +207,7 @@ class ProviderClient:
         return settings  # type: ignore[return-value]  # a TypedDict whose keys depend on the provider
 
     def _model(self, name: str) -> Model:
-        if name not in self._models:
-            self._models[name] = _make_model(self._provider, name, self._http)
+        self.open(name)
         return self._models[name]
 
 
@@ -224,14 +239,10 @@ def _make_model(provider: Provider, name: str, http: httpx2.AsyncClient) -> Mode
     return OpenAIChatModel(name, provider=compatible)
 
 
-def preload(provider: Provider) -> None:
-    """Import what calling `provider` needs. Takes a second or two: call it in a thread."""
-    if provider.kind == "anthropic":
-        import pydantic_ai.models.anthropic
-    elif provider.kind == "google":
-        import pydantic_ai.models.google
-    else:
-        import pydantic_ai.models.openai  # noqa: F401 (imported for its effect)
+def load_openai() -> None:
+    """Import what a server that speaks OpenAI's format needs. Takes a second: call it in a thread."""
+    import pydantic_ai.models.openai
+    import pydantic_ai.providers.openai_compatible  # noqa: F401 (imported for its effect)
 
 
 def _parameters(request: ModelRequest, card: ModelCard) -> ModelRequestParameters:
@@ -281,6 +292,12 @@ def _continued(index: int, delta: object, calls: dict[int, tuple[int, str, str]]
             yield ThinkingDelta(delta.content_delta)
     elif isinstance(delta, ToolCallPartDelta) and index in calls and delta.args_delta:
         yield ToolCallDelta(*calls[index], _fragment(delta.args_delta))
+
+
+def _finished(response: StreamedResponse) -> bool:
+    """Whether the provider itself said that the answer is complete; the library assumes it of a stream that just ends."""
+    details = response.provider_details or {}
+    return "finish_reason" in details or "refusal" in details
 
 
 def _fragment(arguments: object) -> str:

@@ -47,8 +47,11 @@ CARD = ModelCard(
     note="small bundled model: answers without a key or a network, often wrongly; set a key for a better one",
 )
 SYSTEM_PROMPT = "You are a helpful assistant for a programmer. Answer briefly and in plain English."
-_PROMPT_CHARS = (WINDOW - MAX_OUTPUT) * 3
-"""The prompt's budget in characters: three per token is what code comes to, prose takes fewer tokens."""
+_PROMPT_CHARS = 6_000
+"""The prompt's budget in characters, some 2,000 tokens. The window holds more, but one processor core reads only
+50 to 200 tokens per second, and nobody waits a minute for a small model's answer."""
+_STEP = 4
+"""Turns are left out in steps of so many, so that the next prompt begins like this one and is not reread."""
 _BATCH = 64
 """Prompt tokens per step: a cancelled call is noticed between two steps."""
 _LOAD_SECONDS = 120.0
@@ -215,7 +218,9 @@ def _socket_path() -> str:
 
 
 def _load_client() -> None:
-    import pydantic_ai.models.openai  # noqa: F401 (imported for its effect: the first call needs it)
+    from indusagi_lsp.models import client
+
+    client.load_openai()
 
 
 def _connect(address: str, key: str, clock: Clock) -> ProviderClient:
@@ -237,7 +242,9 @@ def _connect(address: str, key: str, clock: Clock) -> ProviderClient:
     # Repetition is what a model of this size falls into; at temperature 0 its answers can be relied on to
     # repeat.
     extra = {"cache_prompt": True, "temperature": 0.0, "repeat_penalty": 1.15, "repeat_last_n": 256}
-    return ProviderClient(provider, clock=clock, idle=_IDLE_SECONDS, socket=socket, extra_body=extra)
+    client = ProviderClient(provider, clock=clock, idle=_IDLE_SECONDS, socket=socket, extra_body=extra)
+    client.open(NAME)
+    return client
 
 
 def fit(request: ModelRequest, budget: int) -> ModelRequest:
@@ -253,14 +260,15 @@ def fit(request: ModelRequest, budget: int) -> ModelRequest:
     """
     system = _cut(request.system.strip() or SYSTEM_PROMPT, budget // 2)
     left = budget - len(system)
-    kept: list[Turn] = []
-    for turn in reversed(request.turns):
-        size = _size(turn)
-        if kept and size > left:
-            break
-        kept.append(turn if size <= left else _shortened(turn, left))
-        left -= min(size, left)
-    kept.reverse()
+    turns = request.turns
+    start = len(turns)
+    while start and _size(turns[start - 1]) <= left:
+        start -= 1
+        left -= _size(turns[start])
+    if turns and start == len(turns):
+        return msgspec.structs.replace(request, system=system, turns=(_shortened(turns[-1], left),))
+    stepped = -(-start // _STEP) * _STEP
+    kept = turns[stepped if stepped < len(turns) else start :]
     return msgspec.structs.replace(request, system=system, turns=_from_a_question(kept))
 
 

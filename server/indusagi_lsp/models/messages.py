@@ -88,7 +88,7 @@ def to_messages(request: Request, *, provider: str, images: bool, tools: bool) -
 
 
 def from_response(response: ModelResponse) -> Turn:
-    """The assistant's turn that a response amounts to; what only the provider understands is kept as extra."""
+    """The assistant's turn that a response amounts to; what only the provider can read is kept as extra."""
     return Turn(ASSISTANT, tuple(block for part in response.parts for block in _blocks(part)))
 
 

@@ -183,9 +183,9 @@ class Models:
         Raises:
             ModelError: there is no such provider.
         """
-        provider, _ = self._split(model)
+        provider, name = self._split(model)
         if provider in self._providers:
-            await self._client(self._providers[provider])
+            await self._client(self._providers[provider], name)
 
     async def close(self) -> None:
         """End all connections and the bundled model's process, within two seconds."""
@@ -236,7 +236,8 @@ class Models:
         elif provider == LOCAL:
             stream = self._local.stream(request)
         else:
-            client = await self._client(self._providers[provider])
+            _, name = self._split(request.model)
+            client = await self._client(self._providers[provider], name)
             stream = client.stream(request, self.card(request.model))
         async with aclosing(stream) as parts:
             async for part in parts:
@@ -272,18 +273,21 @@ class Models:
     def _label(self, provider: str) -> str:
         return self._providers[provider].label if provider in self._providers else f"The {provider} model"
 
-    async def _client(self, provider: Provider) -> ProviderClient:
+    async def _client(self, provider: Provider, model: str) -> ProviderClient:
         async with self._opening:
-            if provider.name not in self._clients:
-                self._clients[provider.name] = await asyncio.to_thread(self._open, provider)
-            return self._clients[provider.name]
+            client = self._clients.get(provider.name)
+            if client is None or not client.ready(model):
+                client = await asyncio.to_thread(self._open, client, provider, model)
+                self._clients[provider.name] = client
+            return client
 
-    def _open(self, provider: Provider) -> ProviderClient:
+    def _open(self, client: ProviderClient | None, provider: Provider, model: str) -> ProviderClient:
         prices.load()
-        from indusagi_lsp.models import client
+        from indusagi_lsp.models.client import ProviderClient
 
-        client.preload(provider)
-        return client.ProviderClient(provider, clock=self._clock, idle=self._idle)
+        client = client or ProviderClient(provider, clock=self._clock, idle=self._idle)
+        client.open(model)
+        return client
 
     async def _scripted_player(self) -> scripted.Player:
         async with self._opening:

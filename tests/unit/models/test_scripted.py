@@ -20,9 +20,7 @@ async def everything(stream):
 
 
 async def test_replies_come_in_order_and_requests_are_kept():
-    model = ScriptedModel(
-        ["one", [call("read_file", path="a")], lambda request: f"you said {request.turns[-1].text}"]
-    )
+    model = ScriptedModel(["one", [call("read_file", path="a")], lambda request: f"you said {request.turns[-1].text}"])
 
     first = await everything(model(ask()))
     second = await everything(model(ask()))
@@ -40,9 +38,7 @@ async def test_replies_come_in_order_and_requests_are_kept():
 
 
 async def test_a_reply_streams_thinking_text_and_call_fragments():
-    model = ScriptedModel(
-        [Reply("abcdef", thinking="hm", signature="s", calls=(call("f", x="1234"),), chunk=4)]
-    )
+    model = ScriptedModel([Reply("abcdef", thinking="hm", signature="s", calls=(call("f", x="1234"),), chunk=4)])
 
     parts = await everything(model(ask()))
 
@@ -93,9 +89,7 @@ async def test_a_stalled_reply_goes_on_when_released_and_counts_as_cancelled_whe
 
 
 async def test_replies_are_matched_by_text_and_purpose():
-    model = ScriptedModel(
-        [Reply("sums", purpose="summarizer", repeat=True), "plain", Reply("files", match="(?i)LIST")]
-    )
+    model = ScriptedModel([Reply("sums", purpose="summarizer", repeat=True), "plain", Reply("files", match="(?i)LIST")])
 
     assert (await everything(model(ask("please list"))))[-1].turn.text == "files"
     assert (await everything(model(ask(purpose="summarizer"))))[-1].turn.text == "sums"
@@ -118,9 +112,7 @@ async def test_a_script_file_is_read_and_played(tmp_path):
     assert (await everything(play(player.next(ask()), ask())))[-1].turn.text == "Hi."
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"replies": [{"txt": 1}]}', '{"replies": [{"match": "("}]}', "\xff"]
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"replies": [{"txt": 1}]}', '{"replies": [{"match": "("}]}', "\xff"])
 def test_a_bad_script_says_what_is_wrong(tmp_path, text):
     path = tmp_path / "script.json"
     path.write_text(text, encoding="latin-1")
