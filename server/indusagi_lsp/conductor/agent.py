@@ -311,6 +311,19 @@ class Agent:
         self._last = None
         return leaf
 
+    async def add_note(self, turn: Turn) -> None:
+        """Put a turn under the live leaf without asking the model, for what a run did not say (a branch's result).
+
+        Raises:
+            InvalidState: a run goes on.
+            SessionForeign: the session was written by somebody else and is not adopted.
+        """
+        self._idle("add a note")
+        history = await self._ensure_history()
+        if not history.trusted:
+            raise SessionForeign(history.session_id)
+        await uninterrupted(history.append([turn]))
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _drain_queue(self) -> None:

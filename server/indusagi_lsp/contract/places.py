@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 APP = "indusagi"
-HOME_VARIABLE = "INDUSAGI_HOME"
+HOME_VARIABLE = "INDUSAGI_LSP_HOME"
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ def user_places(environ: Mapping[str, str]) -> Places:
     """The folders of this user.
 
     Args:
-        environ: the environment; `INDUSAGI_HOME` names one folder that holds all of them, as tests and portable
+        environ: the environment; `INDUSAGI_LSP_HOME` names one folder that holds all of them, as tests and portable
             installations want it.
 
     Returns:

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 TurnWriter: TypeAlias = Callable[[Turn], Any]
 
-_HEAD = (
-    b'{"jsonrpc":"2.0","method":"'
-    + EVENT.encode()
-    + b'","params":{"workspace":%b,"sessionId":%b,"runId":%b,"seq":'
-)
+_HEAD = b'{"jsonrpc":"2.0","method":"' + EVENT.encode() + b'","params":{"workspace":%b,"sessionId":%b,"runId":%b,"seq":'
 _KEPT_TURNS = 2048
 
 
@@ -90,9 +86,7 @@ def event_to_json(event: e.RunEvent, write_turn: TurnWriter = turn_to_json) -> d
     return data
 
 
-def event_notification(
-    workspace: str, session_id: str, run_id: str, seq: int, at: int, event: e.RunEvent
-) -> bytes:
+def event_notification(workspace: str, session_id: str, run_id: str, seq: int, at: int, event: e.RunEvent) -> bytes:
     """The whole body of one `indusagi/event`; see `EventEncoder`, which is cheaper for many."""
     return EventEncoder().notification(workspace, session_id, run_id, seq, at, event)
 
@@ -105,9 +99,7 @@ class EventEncoder:
         self._head = b""
         self._turns: dict[int, tuple[Turn, orjson.Fragment]] = {}
 
-    def notification(
-        self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: e.RunEvent
-    ) -> bytes:
+    def notification(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: e.RunEvent) -> bytes:
         """Encode one event.
 
         Args:
@@ -196,9 +188,7 @@ def _snapshot_json(snapshot: e.RunSnapshot, write_turn: TurnWriter) -> dict[str,
         },
         "model": snapshot.model,
         "leaf": snapshot.leaf,
-        "error": None
-        if error is None
-        else {"kind": error.kind, "message": error.message, "hint": error.hint},
+        "error": None if error is None else {"kind": error.kind, "message": error.message, "hint": error.hint},
         "partial": snapshot.partial,
     }
 

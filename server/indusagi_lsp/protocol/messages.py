@@ -84,6 +84,7 @@ class SessionListParams(Wire, frozen=True):
     query: str | None = None
     cursor: str | None = None
     limit: Limit | None = None
+    archived: bool = False
 
 
 class SessionListResult(Full, frozen=True):
@@ -206,6 +207,227 @@ class AdoptResult(Full, frozen=True):
     head: str | None
 
 
+class LabelParams(Wire, frozen=True):
+    """Name a node; without `name` the label is taken away. The label `pin` keeps the turn through condensing."""
+
+    session_id: SessionId
+    node: NodeId
+    workspace: str | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
+class LabelsResult(Full, frozen=True):
+    """The session's labels, by node."""
+
+    labels: dict[str, str]
+
+
+class RenameParams(Wire, frozen=True):
+    """Give a session a title."""
+
+    session_id: SessionId
+    title: Annotated[str, Meta(min_length=1, max_length=500)]
+    workspace: str | None = None
+
+
+class ArchiveParams(Wire, frozen=True):
+    """Put a session away, or take it out again."""
+
+    session_id: SessionId
+    workspace: str | None = None
+    archived: bool = True
+
+
+class DeletedResult(Full, frozen=True):
+    """The session is gone for good."""
+
+    deleted: bool
+
+
+class ExportParams(Wire, frozen=True):
+    """Export the branch that ends at `leaf`, by default the live one."""
+
+    session_id: SessionId
+    workspace: str | None = None
+    leaf: NodeId | None = None
+    format: Literal["markdown", "html", "jsonl"] = "markdown"
+
+
+class ExportResult(Full, frozen=True):
+    """A file's content, and a name for it."""
+
+    text: str
+    file_name: str
+    media_type: str
+
+
+class ImportParams(Wire, frozen=True):
+    """Import sessions of other tools: from a file or folder, else from where the tools keep those of this workspace."""
+
+    workspace: str | None = None
+    path: str | None = None
+    tool: str | None = None
+    everywhere: bool = False
+    work_done_token: int | str | None = None
+
+
+class ImportedFile(Full, frozen=True):
+    """What came of one file. `added` counts new turns; `problem` says why nothing could be imported."""
+
+    path: str
+    tool: str | None
+    session_id: str | None
+    title: str | None
+    turns: int
+    added: int
+    unanswered: int
+    skipped: list[str]
+    cost: float | None
+    problem: str | None
+
+
+class ImportResult(Full, frozen=True):
+    """A report per file."""
+
+    files: list[ImportedFile]
+
+
+class CompareParams(Wire, frozen=True):
+    """Compare two branches, each named by its leaf."""
+
+    session_id: SessionId
+    left: NodeId
+    right: NodeId
+    workspace: str | None = None
+
+
+class CompareSide(Full, frozen=True):
+    """What one branch has of its own."""
+
+    leaf: str
+    nodes: list[str]
+    turns: dict[str, int]
+    files_read: list[str]
+    files_modified: list[str]
+    usage: UsageView
+    calls: int
+    failed: int
+    result: str
+
+
+class CompareResult(Full, frozen=True):
+    """Two branches: `common` is the last node that both have."""
+
+    common: str | None
+    shared: int
+    left: CompareSide
+    right: CompareSide
+    files_of_both: list[str]
+
+
+class NoteParams(Wire, frozen=True):
+    """Bring the result of the branch that ends at `leaf` to the live one, as a note; `text` says it in other words."""
+
+    session_id: SessionId
+    leaf: NodeId
+    workspace: str | None = None
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)] | None = None
+
+
+class SearchParams(Wire, frozen=True):
+    """Search what was said, in all sessions and on all their branches."""
+
+    query: Annotated[str, Meta(max_length=10_000)]
+    workspace: str | None = None
+    session_id: SessionId | None = None
+    limit: Limit | None = None
+
+
+class SearchHit(Full, frozen=True):
+    """A node that holds all the words; `spans` are [start, end] of them in `snippet`, in characters."""
+
+    session_id: str
+    node: str
+    role: str
+    created_at: int
+    snippet: str
+    spans: list[tuple[int, int]]
+
+
+class SearchResult(Full, frozen=True):
+    """The hits, the best first; `more` says that there are others."""
+
+    hits: list[SearchHit]
+    more: bool
+    notices: list[NoticeView]
+
+
+class DoctorParams(Wire, frozen=True):
+    """Look at every byte of a session, or of all; `repair` heals without deleting."""
+
+    workspace: str | None = None
+    session_id: SessionId | None = None
+    repair: bool = False
+
+
+class DoctorFinding(Full, frozen=True):
+    """Something about a session; `code` is stable."""
+
+    level: Literal["info", "warning", "error"]
+    code: str
+    text: str
+    node: str | None
+    healed: bool
+
+
+class DoctorSession(Full, frozen=True):
+    """One session's health."""
+
+    session_id: str
+    healthy: bool
+    nodes: int
+    branches: int
+    head: str | None
+    findings: list[DoctorFinding]
+
+
+class DoctorResult(Full, frozen=True):
+    """The diagnosis as data and in words."""
+
+    healthy: bool
+    repaired: bool
+    sessions: list[DoctorSession]
+    text: str
+
+
+class BlobParams(Wire, frozen=True):
+    """Show the whole of an output that a block names by its blob."""
+
+    blob: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    workspace: str | None = None
+
+
+class BlobResult(Full, frozen=True):
+    """The whole output."""
+
+    text: str
+
+
+class CollectParams(Wire, frozen=True):
+    """Remove the blobs that no session names; `dryRun` only tells."""
+
+    workspace: str | None = None
+    dry_run: bool = False
+
+
+class CollectResult(Full, frozen=True):
+    """What was removed, its bytes, and how many blobs stay."""
+
+    removed: list[str]
+    bytes: int
+    kept: int
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -310,8 +532,8 @@ class SnapshotResult(Full, frozen=True):
 class CondenseParams(Wire, frozen=True):
     """Condense the live path.
 
-    `preview` only shows what would happen, and gives a `token`; `token` with `text` applies that preview with the edited
-    text. `upTo` and `from` bound what is dropped: turns up to, or from, that node.
+    `preview` only shows what would happen, and gives a `token`; `token` with `text` applies that preview with the
+    edited text. `upTo` and `from` bound what is dropped: turns up to, or from, that node.
     """
 
     session_id: SessionId

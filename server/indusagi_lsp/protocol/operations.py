@@ -36,16 +36,22 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 SESSION_NEW = Operation("session/new", m.SessionNewParams, m.SessionInfo, "Make an empty session")
-SESSION_LIST = Operation(
-    "session/list", m.SessionListParams, m.SessionListResult, "List sessions, the newest first"
-)
+SESSION_LIST = Operation("session/list", m.SessionListParams, m.SessionListResult, "List sessions, the newest first")
 SESSION_TREE = Operation("session/tree", m.SessionParams, m.TreeResult, "The whole graph of a session")
-SESSION_ADOPT = Operation(
-    "session/adopt", m.SessionParams, m.AdoptResult, "Trust a session that somebody else wrote"
-)
-RESUME = Operation(
-    "resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node"
-)
+SESSION_ADOPT = Operation("session/adopt", m.SessionParams, m.AdoptResult, "Trust a session that somebody else wrote")
+SESSION_LABEL = Operation("session/label", m.LabelParams, m.LabelsResult, "Name or pin a node")
+SESSION_RENAME = Operation("session/rename", m.RenameParams, m.SessionInfo, "Give a session a title")
+SESSION_ARCHIVE = Operation("session/archive", m.ArchiveParams, m.SessionInfo, "Put a session away, or take it out")
+SESSION_DELETE = Operation("session/delete", m.SessionParams, m.DeletedResult, "Delete a session for good")
+SESSION_EXPORT = Operation("session/export", m.ExportParams, m.ExportResult, "Export a branch")
+SESSION_IMPORT = Operation("session/import", m.ImportParams, m.ImportResult, "Import sessions of other tools")
+SESSION_COMPARE = Operation("session/compare", m.CompareParams, m.CompareResult, "Compare two branches")
+SESSION_NOTE = Operation("session/note", m.NoteParams, m.LeafResult, "Bring a branch's result to the live one")
+SESSION_SEARCH = Operation("session/search", m.SearchParams, m.SearchResult, "Search all sessions and branches")
+SESSION_DOCTOR = Operation("session/doctor", m.DoctorParams, m.DoctorResult, "Examine sessions, and heal them")
+BLOB_GET = Operation("blob/get", m.BlobParams, m.BlobResult, "Show the whole of a long output")
+BLOB_COLLECT = Operation("blob/collect", m.CollectParams, m.CollectResult, "Remove outputs that nothing names")
+RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
 SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
 ABORT = Operation("abort", m.SessionParams, m.AbortResult, "End the session's run, keeping what was said")
 SNAPSHOT = Operation("snapshot", m.SnapshotParams, m.SnapshotResult, "Where the session's run is")
@@ -65,6 +71,18 @@ OPERATIONS: tuple[Operation, ...] = (
     RESUME,
     SESSION_TREE,
     SESSION_ADOPT,
+    SESSION_LABEL,
+    SESSION_RENAME,
+    SESSION_ARCHIVE,
+    SESSION_DELETE,
+    SESSION_EXPORT,
+    SESSION_IMPORT,
+    SESSION_COMPARE,
+    SESSION_NOTE,
+    SESSION_SEARCH,
+    SESSION_DOCTOR,
+    BLOB_GET,
+    BLOB_COLLECT,
     SUBMIT,
     ABORT,
     SNAPSHOT,

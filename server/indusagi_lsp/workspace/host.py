@@ -29,8 +29,11 @@ from indusagi_lsp.workspace.settings import merge_settings
 if TYPE_CHECKING:
     from indusagi_lsp.memory import MemoryService
     from indusagi_lsp.models import Models
+    from indusagi_lsp.sessions.importers import Importer
+    from indusagi_lsp.sessions.search import SearchIndex
 
 INDUSAGI = ".indusagi"
+BLOBS = "blobs"
 RULES_FILE = "AGENTS.md"
 MAX_RULES_BYTES = 16_000
 EXCERPT_CHARS = 2_400
@@ -51,6 +54,7 @@ class Host:
         outlet: where events go.
         models: the models of this user.
         places: the user's own folders.
+        environ: the user's environment, which says where other tools keep their sessions.
         signer: the user's key for heads.
         settings: layers of raw settings, weakest first.
     """
@@ -65,6 +69,7 @@ class Host:
         outlet: Outlet,
         models: Models,
         places: Places,
+        environ: Mapping[str, str],
         signer: Signer,
         settings: tuple[Mapping[str, Any], ...],
         clock: Clock,
@@ -76,16 +81,19 @@ class Host:
         self.trusted = trusted
         self.models = models
         self.places = places
+        self.environ = environ
+        self.signer = signer
+        self.clock = clock
+        self.blobs_dir = root / INDUSAGI / BLOBS
         self.settings, self.notices = merge_settings(*settings)
         self.store = SessionStore(root / INDUSAGI / "sessions", signer=signer, clock=clock, new_id=new_id)
         self._outlet = outlet
-        self._signer = signer
-        self._clock = clock
         self._new_id = new_id
         self._guard = PathGuard(root)
         self._live: dict[str, LiveSession] = {}
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
         self._memory: MemoryService | None = None
+        self._search: SearchIndex | None = None
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -134,7 +142,7 @@ class Host:
                 self._opening[session_id] = opening
                 opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
             live = await asyncio.shield(opening)
-        live.used_at = self._clock.monotonic()
+        live.used_at = self.clock.monotonic()
         return live
 
     async def adopt_fork(self, session: Session) -> LiveSession:
@@ -142,6 +150,33 @@ class Host:
         live = await self._begin(session)
         self.changed()
         return live
+
+    async def delete_session(self, session_id: str) -> None:
+        """Delete a session for good; what goes on in it is ended first.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            PersistenceFault: the disk refused.
+        """
+        live = self._live.pop(session_id, None)
+        if live is not None:
+            await live.close()
+            await live.session.close()
+        await self.store.delete(session_id)
+
+    def search_index(self) -> SearchIndex:
+        """The index over what was said in this folder's sessions; derived, and made when it is first asked."""
+        if self._search is None:
+            from indusagi_lsp.sessions.search import SearchIndex
+
+            self._search = SearchIndex(self.store.root)
+        return self._search
+
+    def importer(self) -> Importer:
+        """What brings other tools' sessions here."""
+        from indusagi_lsp.sessions.importers import Importer
+
+        return Importer(self.store.root, blobs_dir=self.blobs_dir, clock=self.clock)
 
     async def _open(self, session_id: str) -> LiveSession:
         return await self._begin(await self.store.open(session_id))
@@ -164,13 +199,13 @@ class Host:
                 excerpts=self._excerpts,
                 document=self._document,
                 workspace=self.uri,
-                clock=self._clock,
+                clock=self.clock,
                 new_id=self._new_id,
             ),
         )
         await agent.start(session)
         live = LiveSession(
-            agent, session, outlet=self._outlet, workspace=self.uri, clock=self._clock, on_change=self.changed
+            agent, session, outlet=self._outlet, workspace=self.uri, clock=self.clock, on_change=self.changed
         )
         self._live[session.id] = live
         return live
@@ -260,8 +295,8 @@ class Host:
         if self._memory is None:
             from indusagi_lsp.memory import FileMemoryStore, MemoryService, now_from
 
-            now = now_from(self._clock)
-            signer = self._signer
+            now = now_from(self.clock)
+            signer = self.signer
 
             def mac(data: bytes) -> str:
                 return signer.seal(data).decode("ascii")

@@ -21,7 +21,7 @@ from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as o
 from indusagi_lsp.protocol.views import notice_view
 from indusagi_lsp.sessions import Signer, load_key
-from indusagi_lsp.workspace import serve_memory, serve_models, serve_runs, serve_sessions
+from indusagi_lsp.workspace import serve_library, serve_memory, serve_models, serve_runs, serve_sessions
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
@@ -39,6 +39,18 @@ HANDLERS: Mapping[str, Handler] = {
     o.SESSION_LIST.name: serve_sessions.listing,
     o.SESSION_TREE.name: serve_sessions.tree,
     o.SESSION_ADOPT.name: serve_sessions.adopt,
+    o.SESSION_LABEL.name: serve_library.label,
+    o.SESSION_RENAME.name: serve_library.rename,
+    o.SESSION_ARCHIVE.name: serve_library.archive,
+    o.SESSION_DELETE.name: serve_library.delete,
+    o.SESSION_EXPORT.name: serve_library.export_branch,
+    o.SESSION_IMPORT.name: serve_library.import_sessions,
+    o.SESSION_COMPARE.name: serve_library.compare_branches,
+    o.SESSION_NOTE.name: serve_library.bring_note,
+    o.SESSION_SEARCH.name: serve_library.search,
+    o.SESSION_DOCTOR.name: serve_library.doctor,
+    o.BLOB_GET.name: serve_library.show_blob,
+    o.BLOB_COLLECT.name: serve_library.collect_blobs,
     o.RESUME.name: serve_sessions.resume,
     o.FORK.name: serve_sessions.fork,
     o.SUBMIT.name: serve_runs.submit,
@@ -125,6 +137,7 @@ class Hosts:
                 outlet=self._outlet,
                 models=self._models,
                 places=self._places,
+                environ=self._environ,
                 signer=self._signer,
                 settings=(self._user_settings, self._editor_settings),
                 clock=self._clock,

@@ -47,5 +47,5 @@ class LiveSession:
     def _on_event(self, event: RunEvent) -> None:
         self.stream.on_event(event)
         if isinstance(event, (RunStarted, Settled, Faulted)):
-            # A terminal event is published inside the run, so what is still running is known only when that has returned.
+            # A terminal event is published inside the run: what still runs is known only when that has returned.
             asyncio.get_running_loop().call_soon(self._on_change)

@@ -32,6 +32,7 @@ async def new(host: Host, params: m.SessionNewParams) -> m.SessionInfo:
 async def listing(host: Host, params: m.SessionListParams) -> m.SessionListResult:
     """`session/list`: the newest first; a cursor is the place after which to go on."""
     summaries = sorted(await host.store.summaries(), key=lambda one: (-one.updated_at, one.id))
+    summaries = [one for one in summaries if params.archived or not one.archived]
     if params.query:
         wanted = params.query.casefold()
         summaries = [one for one in summaries if wanted in one.title.casefold() or wanted in one.id.casefold()]

@@ -65,7 +65,7 @@ class HostsRig:
 
     def again(self) -> Hosts:
         """Other hosts of the same user, as after a restart."""
-        environ = {"INDUSAGI_HOME": str(self.tmp_path / "home"), "INDUSAGI_SCRIPTED_MODEL": str(self.script)}
+        environ = {"INDUSAGI_LSP_HOME": str(self.tmp_path / "home"), "INDUSAGI_SCRIPTED_MODEL": str(self.script)}
         return Hosts(self.outlet, environ=environ)
 
     async def folder(self, name: str = "ws", *, trusted: bool = True) -> str:
