@@ -1,12 +1,13 @@
 """The view that a model is sent: a history in which each call has its result right behind it.
 
-A process that was killed, or a file that lost lines, leaves calls without results. A provider refuses such a history for
-ever, so the view answers them; what is stored is never changed by it, and no result is ever dropped.
+A process that was killed, or a file that lost lines, leaves calls without results. A provider refuses such a
+history for ever, so the view answers them; what is stored is never changed by it, and no result is ever dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from indusagi_lsp.contract.turns import (
     TOOL,
@@ -21,44 +22,50 @@ from indusagi_lsp.contract.turns import (
 INTERRUPTED = "interrupted; its effects are unknown"
 NEVER_STARTED = "interrupted; it was never started"
 
-Started = Callable[[int, str], bool]
+Started: TypeAlias = Callable[[int, str], bool]
 """Whether a receipt says that a call was started: the position of its turn in the path, and the call's id."""
+
+_Place: TypeAlias = tuple[int, int]
+"""A block: the position of its turn in the path, and its own in the turn."""
 
 
 def model_view(path: Sequence[Turn], started: Started) -> tuple[Turn, ...]:
     """Make a valid history of `path`.
 
-    Each unanswered call is answered by an error result; a result that came late moves up to its call; a result whose
-    call is lost becomes text of the user's side. Turns without blocks are left out.
+    Each unanswered call is answered by an error result; a result that came late moves up to its call; a result
+    whose call is lost becomes text of the user's side. Turns without blocks are left out. A turn that needs no
+    change is handed on as the same object.
 
     Args:
         path: the turns, root to leaf.
         started: tells what is known of an unanswered call.
     """
-    taken: set[tuple[int, int]] = set()
+    results, caller_of = _pair(path)
     view: list[Turn] = []
     at = 0
     while at < len(path):
-        turn = path[at]
-        calls = turn.tool_calls
+        caller, turn = at, path[at]
+        view += _split(turn, at, caller_of, None)
         at += 1
-        if not calls:
-            _put(view, _without_orphans(turn, at - 1, taken))
+        if not turn.tool_calls:
             continue
 
-        caller = at - 1
-        view.append(turn)
-        open_calls = {call.id: call for call in calls}
-        while at < len(path) and path[at].role == TOOL:
-            _claim(path[at], at, open_calls, taken)
-            _put(view, _without_orphans(path[at], at, taken, claimed=True))
+        later: list[Turn] = []
+        here: set[str] = set()
+        while at < len(path) and path[at].role == TOOL and not path[at].tool_calls:
+            for piece in _split(path[at], at, caller_of, caller):
+                (view if piece.role == TOOL and piece.tool_results else later).append(piece)
+                here.update(result.call_id for result in piece.tool_results)
             at += 1
-        late = _late_results(path, at, open_calls, taken)
-        results: list[Block] = [
-            late.get(call_id) or _answer(call, started=started(caller, call_id)) for call_id, call in open_calls.items()
-        ]
-        if results:
-            view.append(Turn(TOOL, tuple(results)))
+        missing: dict[str, Block] = {}
+        for call in turn.tool_calls:
+            if call.id not in here:
+                place = results.get((caller, call.id))
+                answer = _answer(call, started=started(caller, call.id))
+                missing[call.id] = answer if place is None else path[place[0]].blocks[place[1]]
+        if missing:
+            view.append(Turn(TOOL, tuple(missing.values())))
+        view += later
     return tuple(view)
 
 
@@ -70,71 +77,65 @@ def answered(path: Iterable[Turn]) -> tuple[Turn, ...]:
 def open_answers(path: Sequence[Turn], started: Started) -> Turn | None:
     """The turn that answers the calls at the end of `path` which have no result; None if all have one."""
     at = len(path)
-    answered: set[str] = set()
+    done: set[str] = set()
     while at and path[at - 1].role == TOOL:
-        answered.update(result.call_id for result in path[at - 1].tool_results)
+        done.update(result.call_id for result in path[at - 1].tool_results)
         at -= 1
     if not at:
         return None
 
-    blocks = [
-        _answer(call, started=started(at - 1, call.id)) for call in path[at - 1].tool_calls if call.id not in answered
-    ]
+    calls = [call for call in path[at - 1].tool_calls if call.id not in done]
+    blocks = [_answer(call, started=started(at - 1, call.id)) for call in calls]
     return Turn(TOOL, tuple(blocks)) if blocks else None
+
+
+def _pair(path: Sequence[Turn]) -> tuple[dict[tuple[int, str], _Place], dict[_Place, int]]:
+    """Pair each call with the first result that comes for it before its id is called again.
+
+    Returns:
+        The place of the result by the position of the calling turn and the call's id, and the reverse.
+    """
+    waiting: dict[str, int] = {}
+    results: dict[tuple[int, str], _Place] = {}
+    caller_of: dict[_Place, int] = {}
+    for at, turn in enumerate(path):
+        for number, block in enumerate(turn.blocks):
+            if isinstance(block, ToolResultBlock) and block.call_id in waiting:
+                caller = waiting.pop(block.call_id)
+                results[caller, block.call_id] = (at, number)
+                caller_of[at, number] = caller
+        waiting.update((call.id, at) for call in turn.tool_calls)
+    return results, caller_of
+
+
+def _split(turn: Turn, at: int, caller_of: dict[_Place, int], caller: int | None) -> list[Turn]:
+    """A turn in the pieces in which it may stand in a view.
+
+    Behind `caller`, its results stay together and everything else of a tool turn goes into a piece of its own.
+    Results of other callers stand behind those, so they are left out here; results of none become text.
+    """
+    results: list[Block] = []
+    rest: list[Block] = []
+    orphans: list[Block] = []
+    for number, block in enumerate(turn.blocks):
+        if not isinstance(block, ToolResultBlock):
+            rest.append(block)
+        elif (at, number) not in caller_of:
+            orphans.append(TextBlock(f"[result of a call that is not in this history any more]\n{block.output}"))
+        elif caller_of[at, number] == caller:
+            results.append(block)
+    if len(results) == len(turn.blocks) or len(rest) == len(turn.blocks):
+        return [turn] if turn.blocks else []
+
+    pieces: list[Turn] = []
+    if results:
+        pieces.append(Turn(turn.role, tuple(results), turn.extra))
+    if rest:
+        pieces.append(Turn(turn.role, tuple(rest), turn.extra))
+    if orphans:
+        pieces.append(Turn(USER, tuple(orphans)))
+    return pieces
 
 
 def _answer(call: ToolCallBlock, *, started: bool) -> ToolResultBlock:
     return ToolResultBlock(call.id, INTERRUPTED if started else NEVER_STARTED, is_error=True)
-
-
-def _claim(turn: Turn, at: int, open_calls: dict[str, ToolCallBlock], taken: set[tuple[int, int]]) -> None:
-    """Pair the results of a turn with calls that still wait for one."""
-    for number, block in enumerate(turn.blocks):
-        if isinstance(block, ToolResultBlock) and (at, number) not in taken and block.call_id in open_calls:
-            del open_calls[block.call_id]
-            taken.add((at, number))
-
-
-def _late_results(
-    path: Sequence[Turn], start: int, open_calls: dict[str, ToolCallBlock], taken: set[tuple[int, int]]
-) -> dict[str, ToolResultBlock]:
-    """Results that came after something else was said, for calls that are still open."""
-    found: dict[str, ToolResultBlock] = {}
-    wanted = set(open_calls)
-    for at in range(start, len(path)):
-        if not wanted:
-            break
-        wanted.difference_update(call.id for call in path[at].tool_calls)
-        for number, block in enumerate(path[at].blocks):
-            if isinstance(block, ToolResultBlock) and block.call_id in wanted and (at, number) not in taken:
-                found[block.call_id] = block
-                wanted.discard(block.call_id)
-                taken.add((at, number))
-    return found
-
-
-def _without_orphans(turn: Turn, at: int, taken: set[tuple[int, int]], *, claimed: bool = False) -> list[Turn]:
-    """A turn without the results that went elsewhere; results that belong to no call, as text."""
-    if not any(isinstance(block, ToolResultBlock) for block in turn.blocks):
-        return [turn]
-
-    if claimed and all((at, n) in taken for n, b in enumerate(turn.blocks) if isinstance(b, ToolResultBlock)):
-        return [turn]
-
-    kept: list[Block] = []
-    orphans: list[Block] = []
-    for number, block in enumerate(turn.blocks):
-        if not isinstance(block, ToolResultBlock):
-            kept.append(block)
-        elif (at, number) not in taken:
-            orphans.append(TextBlock(f"[result of a tool call that is not in this history any more]\n{block.output}"))
-        elif claimed:
-            kept.append(block)
-    turns = [Turn(turn.role, tuple(kept), turn.extra)] if kept else []
-    if orphans:
-        turns.append(Turn(USER, tuple(orphans)))
-    return turns
-
-
-def _put(view: list[Turn], turns: Sequence[Turn]) -> None:
-    view.extend(turn for turn in turns if turn.blocks)
