@@ -19,6 +19,7 @@ from indusagi_lsp.memory.files import FileMemoryStore
 from indusagi_lsp.memory.index import MemoryIndex
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.service import MemoryService, Remembered
+from indusagi_lsp.memory.sqlite import SqliteMemoryStore
 from indusagi_lsp.memory.store import BaseStore, Conflict, EntryNotFound, MemoryStore
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "MemoryStore",
     "Remembered",
     "ScoredEntry",
+    "SqliteMemoryStore",
     "now_from",
     "utc_now",
 ]

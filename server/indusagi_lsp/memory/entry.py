@@ -87,12 +87,10 @@ class ExpirationPolicy(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if (self.ttl_seconds is None) == (self.expires_at is None):
-            msg = "An expiration needs either a time to live or a moment, not both."
-            raise InvalidInput(msg)
+            raise InvalidInput("An expiration needs either a time to live or a moment, not both.")
         # The comparison is written so that NaN is refused as well.
         if self.ttl_seconds is not None and not 0 < self.ttl_seconds < float("inf"):
-            msg = "A time to live must be more than 0 seconds."
-            raise InvalidInput(msg)
+            raise InvalidInput("A time to live must be more than 0 seconds.")
         if self.expires_at is not None:
             msgspec.structs.force_setattr(self, "expires_at", as_utc(self.expires_at))
 
@@ -222,8 +220,7 @@ def unpack_vector(data: bytes) -> tuple[float, ...]:
         ValueError: the number of bytes is not a multiple of 4.
     """
     if len(data) % 4:
-        msg = "a vector has 4 bytes per number"
-        raise ValueError(msg)
+        raise ValueError("a vector has 4 bytes per number")
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
@@ -237,9 +234,7 @@ def _moment_to_json(moment: datetime | None) -> str | None:
 
 
 def _moment_from_json(raw: Any) -> datetime:
-    if not isinstance(raw, str):
-        msg = "a time must be a text"
-        raise ValueError(msg)
+    _require(isinstance(raw, str), "a time must be a text")
     return as_utc(datetime.fromisoformat(raw))
 
 
@@ -259,17 +254,13 @@ def entry_to_json(entry: MemoryEntry) -> dict[str, Any]:
         "updatedAt": _moment_to_json(entry.changed_at),
         "ttlSeconds": expiration.ttl_seconds if expiration else None,
         "expiresAt": _moment_to_json(expiration.expires_at) if expiration else None,
-        "source": None
-        if entry.source is None
-        else {"session": entry.source.session, "node": entry.source.node},
+        "source": None if entry.source is None else {"session": entry.source.session, "node": entry.source.node},
         "supersedes": entry.supersedes,
         "supersededBy": entry.superseded_by,
         "tainted": entry.tainted or None,
         "embedder": entry.embedder,
         "embedding": (
-            None
-            if entry.embedding is None
-            else base64.b64encode(pack_vector(entry.embedding)).decode("ascii")
+            None if entry.embedding is None else base64.b64encode(pack_vector(entry.embedding)).decode("ascii")
         ),
         "mac": entry.mac,
     }
@@ -293,25 +284,17 @@ def entry_from_json(raw: Any) -> MemoryEntry:
     Raises:
         ValueError: a field is missing or of the wrong kind, or a time is no time.
     """
-    if not isinstance(raw, dict):
-        msg = "an entry must be an object"
-        raise ValueError(msg)
-    if raw.get("version") != FORMAT_VERSION:
-        msg = "the entry has a version that is not known here"
-        raise ValueError(msg)
+    _require(isinstance(raw, dict), "an entry must be an object")
+    _require(raw.get("version") == FORMAT_VERSION, "the entry has a version that is not known here")
     tags = _typed(raw, "tags", list, [])
-    if not all(isinstance(tag, str) for tag in tags):
-        msg = "tags must be texts"
-        raise ValueError(msg)
+    _require(all(isinstance(tag, str) for tag in tags), "tags must be texts")
     identifier, content = raw.get("identifier"), raw.get("content")
-    if not isinstance(identifier, str) or not isinstance(content, str):
-        msg = "`identifier` and `content` must be texts"
-        raise ValueError(msg)
+    _require(isinstance(identifier, str), "`identifier` must be a text")
+    _require(isinstance(content, str), "`content` must be a text")
     source = _typed(raw, "source", dict, None)
     ttl, ends = raw.get("ttlSeconds"), raw.get("expiresAt")
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float)):
-        msg = "`ttlSeconds` must be a number"
-        raise ValueError(msg)
+        raise ValueError("`ttlSeconds` must be a number")
     vector = _typed(raw, "embedding", str, None)
     try:
         return MemoryEntry(

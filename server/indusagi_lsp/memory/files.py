@@ -12,7 +12,6 @@ import hashlib
 import os
 import secrets
 import stat
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ import msgspec
 from indusagi_lsp.contract.errors import PersistenceFault
 from indusagi_lsp.contract.jsontext import dumps, loads
 from indusagi_lsp.memory.entry import MemoryEntry, entry_from_json, entry_to_json, identifier_bytes
-from indusagi_lsp.memory.realms import InMemoryRanking, Realm
+from indusagi_lsp.memory.realms import InMemoryRanking
 from indusagi_lsp.memory.store import Change, realm_name
 
 if TYPE_CHECKING:
@@ -64,11 +63,9 @@ class FileMemoryStore(InMemoryRanking):
     def __init__(self, root: Path | str, **options: Any) -> None:
         super().__init__(**options)
         self._root = Path(root)
-        self._guard = threading.RLock()
         self._file_lock: BaseFileLock | None = None
         self._tidied = False
         self._files: dict[str, _Known] = {}
-        self._views: dict[str, Realm] = {}
 
     # --- primitives ---------------------------------------------------------------------------------------
 
@@ -102,15 +99,10 @@ class FileMemoryStore(InMemoryRanking):
         with self._guard, self._locked():
             yield
 
-    def _realm(self, name: str) -> Realm:
-        with self._guard:
-            self._refresh()
-            return self._views.setdefault(name, Realm())
-
     # --- the folder ---------------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
-        """Bring what is held in memory up to what lies in the folder."""
+    def _refresh(self, realms: Sequence[str]) -> None:
+        del realms  # one folder holds them all
         seen = set()
         for name, stamp in self._listing():
             seen.add(name)
@@ -150,13 +142,13 @@ class FileMemoryStore(InMemoryRanking):
             self._files[name] = _Known(stamp, None, None)
             return
         realm = realm_name(entry.scope, self._workspace_of(data), entry.agent)
-        self._views.setdefault(realm, Realm()).put(entry)
+        self._realm(realm).put(entry)
         self._files[name] = _Known(stamp, realm, entry.identifier)
 
     def _drop(self, name: str) -> None:
         known = self._files.pop(name, None)
         if known is not None and known.realm is not None and known.identifier is not None:
-            self._views[known.realm].remove(known.identifier)
+            self._realm(known.realm).remove(known.identifier)
 
     @staticmethod
     def _workspace_of(data: bytes) -> str:
@@ -170,8 +162,7 @@ class FileMemoryStore(InMemoryRanking):
             entry = entry_from_json(raw)
             workspace = raw.get("workspace", "")
             if name != file_name(realm_name(entry.scope, workspace, entry.agent), entry.identifier):
-                msg = "the file's name is not that of its entry"
-                raise ValueError(msg)
+                raise ValueError("the file's name is not that of its entry")
         except (ValueError, TypeError) as error:
             self._skipped(name, error)
             return None
@@ -188,11 +179,9 @@ class FileMemoryStore(InMemoryRanking):
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                msg = "it is not a plain file"
-                raise ValueError(msg)
+                raise ValueError("it is not a plain file")
             if status.st_size > MAX_FILE:
-                msg = "it is too large"
-                raise ValueError(msg)
+                raise ValueError("it is too large")
             return file.read(MAX_FILE), _stamp(status)
 
     def _write(self, realm: str, entry: MemoryEntry) -> None:
@@ -203,9 +192,7 @@ class FileMemoryStore(InMemoryRanking):
         data = _readable(record)
         temporary = self._root / f".{name}.{secrets.token_hex(8)}.tmp"
         try:
-            handle = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY, 0o600
-            )
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY, 0o600)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
@@ -222,7 +209,7 @@ class FileMemoryStore(InMemoryRanking):
             msg = f"The memory could not be written: {error.strerror}."
             raise PersistenceFault(msg) from error
         self._drop(name)
-        self._views.setdefault(realm, Realm()).put(entry)
+        self._realm(realm).put(entry)
         self._files[name] = _Known(stamp, realm, entry.identifier)
 
     def _remove(self, realm: str, identifier: str) -> None:
@@ -261,9 +248,8 @@ class FileMemoryStore(InMemoryRanking):
             if not self._tidied:
                 self._tidy()
         except filelock.Timeout:
-            msg = "Another process has kept the memory folder locked for too long."
             raise PersistenceFault(
-                msg,
+                "Another process has kept the memory folder locked for too long.",
                 hint="Close it, then try again.",
             ) from None
         except OSError as error:
@@ -282,9 +268,7 @@ class FileMemoryStore(InMemoryRanking):
 
     def _check_root(self) -> None:
         """Refuse a folder that is a link: whoever wrote the workspace could make us write elsewhere."""
-        for folder in (
-            (self._root.parent, self._root) if self._root.parent.name == ".indusagi" else (self._root,)
-        ):
+        for folder in (self._root.parent, self._root) if self._root.parent.name == ".indusagi" else (self._root,):
             if folder.is_symlink():
                 msg = f"{folder.name} is a link, so nothing is stored in it."
                 raise PersistenceFault(msg)

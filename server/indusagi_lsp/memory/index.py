@@ -60,8 +60,7 @@ class MemoryIndex:
             self._rows = rows
         else:
             if rows.shape[1] != self._rows.shape[1]:
-                msg = "All vectors of an index must have the same length."
-                raise InvalidInput(msg)
+                raise InvalidInput("All vectors of an index must have the same length.")
             self._rows = load_numpy().concatenate((self._rows, rows))
         self._entries.extend(fresh)
 
@@ -97,7 +96,7 @@ class MemoryIndex:
         return hits[:max_results]
 
 
-def unit_rows(vectors: Sequence[Sequence[float]]) -> npt.NDArray[np.float32]:
+def unit_rows(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """Vectors as the rows of a matrix, each of length 1; a vector of zeros stays one.
 
     Raises:
@@ -107,11 +106,9 @@ def unit_rows(vectors: Sequence[Sequence[float]]) -> npt.NDArray[np.float32]:
     try:
         rows = numpy.asarray(vectors, dtype=numpy.float32)
     except ValueError:
-        msg = "All vectors of an index must have the same length."
-        raise InvalidInput(msg) from None
+        raise InvalidInput("All vectors of an index must have the same length.") from None
     if rows.ndim != 2 or not numpy.isfinite(rows).all():
-        msg = "A vector holds finite numbers, as many as the others."
-        raise InvalidInput(msg)
+        raise InvalidInput("A vector holds finite numbers, as many as the others.")
     norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
     return rows / numpy.where(norms == 0, 1, norms)  # type: ignore[no-any-return]  # NumPy is imported late
 

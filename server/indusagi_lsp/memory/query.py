@@ -44,14 +44,18 @@ class MemoryQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.max_results is not None and self.max_results < 0:
-            msg = "`max_results` cannot be negative."
-            raise InvalidInput(msg)
+            raise InvalidInput("`max_results` cannot be negative.")
         for operand in (self.metadata or {}).values():
             _check_operators(operand)
         put = msgspec.structs.force_setattr
         put(self, "tags", tuple(self.tags or ()))
         put(self, "start_time", _bound(self.start_time, time.min))
         put(self, "end_time", _bound(self.end_time, time.max))
+
+    @property
+    def bounds(self) -> tuple[datetime | None, datetime | None]:
+        """The first and the last moment of `created_at`, in UTC."""
+        return _bound(self.start_time, time.min), _bound(self.end_time, time.max)
 
     @property
     def scopes(self) -> tuple[MemoryScope, ...]:
@@ -96,9 +100,7 @@ _OPERATORS = ("$gt", "$gte", "$lt", "$lte", "$ne", "$in")
 
 
 def _is_operators(operand: Any) -> bool:
-    return (
-        isinstance(operand, Mapping) and bool(operand) and all(str(name).startswith("$") for name in operand)
-    )
+    return isinstance(operand, Mapping) and bool(operand) and all(str(name).startswith("$") for name in operand)
 
 
 def _check_operators(operand: Any) -> None:
@@ -109,8 +111,7 @@ def _check_operators(operand: Any) -> None:
             msg = f"There is no metadata operator {name!r}."
             raise InvalidInput(msg, hint="Use one of " + ", ".join(_OPERATORS))
         if name == "$in" and not isinstance(value, list | tuple):
-            msg = "The metadata operator `$in` takes a list."
-            raise InvalidInput(msg)
+            raise InvalidInput("The metadata operator `$in` takes a list.")
 
 
 def _number(value: Any) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.memory.entry import MemoryEntry, newest_first
 from indusagi_lsp.memory.index import MemoryIndex
@@ -13,7 +14,7 @@ from indusagi_lsp.memory.store import BaseStore, by_score
 from indusagi_lsp.memory.text import index_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
 
@@ -54,57 +55,66 @@ class Realm:
             index = MemoryIndex(
                 entry
                 for entry in self.entries.values()
-                if entry.embedder == embedder
-                and entry.embedding is not None
-                and len(entry.embedding) == length
+                if entry.embedder == embedder and entry.embedding is not None and len(entry.embedding) == length
             )
             self._vectors = (embedder, index)
         return self._vectors[1]
 
 
 class InMemoryRanking(BaseStore):
-    """The primitives that filter and rank, over realms that are held in memory."""
+    """The primitives that filter and rank, over realms that are held in memory.
+
+    Every verb that looks at more than one entry begins with `_evict`, which brings the realms up to date.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._guard = threading.RLock()
+        self._views: dict[str, Realm] = {}
 
     @abc.abstractmethod
+    def _refresh(self, realms: Sequence[str]) -> None:
+        """Bring the realms in memory up to what is in the store now."""
+
     def _realm(self, name: str) -> Realm:
-        """The realm as it stands in the store now."""
+        return self._views.setdefault(name, Realm())
 
     def _evict(self, realms: Sequence[str], now: datetime) -> None:
-        for name in realms:
-            for identifier in self._realm(name).expired(now):
-                self._evict_touched((name,), identifier, now)
-
-    def _passing(self, query: MemoryQuery, name: str) -> Iterator[MemoryEntry]:
-        for entry in list(self._realm(name).entries.values()):
-            checked = self._checked(entry)
-            if query.matches(checked):
-                yield checked
+        with self._guard:
+            self._refresh(realms)
+            for name in realms:
+                for identifier in self._realm(name).expired(now):
+                    self._evict_touched((name,), identifier, now)
 
     def _filtered(self, query: MemoryQuery, realms: Sequence[str], limit: int | None) -> list[MemoryEntry]:
-        entries = [entry for name in realms for entry in self._passing(query, name)]
-        return sorted(entries, key=newest_first)[:limit]
+        with self._guard:
+            entries = [self._checked(entry) for name in realms for entry in self._realm(name).entries.values()]
+        return sorted(filter(query.matches, entries), key=newest_first)[:limit]
 
     def _lexical(self, query: MemoryQuery, realms: Sequence[str], limit: int | None) -> list[ScoredEntry]:
         question = Question.of(index_terms(query.text or ""))
-        views = [self._realm(name) for name in realms]
-        scores = rank(question, [view.words for view in views])
-        hits = []
-        for number, view in enumerate(views):
-            for identifier, score in scores[number].items():
-                entry = self._checked(view.entries[identifier])
-                if query.matches(entry):
-                    hits.append(ScoredEntry(entry, score, {"lexical": score}))
-        return sorted(hits, key=by_score)[:limit]
+        with self._guard:
+            views = [self._realm(name) for name in realms]
+            found = [
+                (view.entries[identifier], score)
+                for view, scores in zip(views, rank(question, [view.words for view in views]), strict=True)
+                for identifier, score in scores.items()
+            ]
+        return self._ordered(found, "lexical", query, limit)
 
     def _semantic(
         self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
     ) -> list[ScoredEntry]:
         embedder = self._embedder.id if self._embedder else ""
-        hits = []
-        for name in realms:
-            index = self._realm(name).vectors(embedder, len(vector))
-            for hit in index.search(vector, max_results=len(index)):
-                entry = self._checked(hit.entry)
-                if query.matches(entry):
-                    hits.append(ScoredEntry(entry, hit.score, hit.score_details))
-        return sorted(hits, key=by_score)[:limit]
+        found = []
+        with self._guard:
+            for name in realms:
+                index = self._realm(name).vectors(embedder, len(vector))
+                found += [(hit.entry, hit.score) for hit in index.search(vector, max_results=len(index))]
+        return self._ordered(found, "semantic", query, limit)
+
+    def _ordered(
+        self, found: list[tuple[MemoryEntry, float]], name: str, query: MemoryQuery, limit: int | None
+    ) -> list[ScoredEntry]:
+        hits = [ScoredEntry(self._checked(entry), score, {name: score}) for entry, score in found]
+        return sorted((hit for hit in hits if query.matches(hit.entry)), key=by_score)[:limit]

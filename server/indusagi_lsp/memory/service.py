@@ -101,8 +101,7 @@ class MemoryService:
             InvalidInput: the text is empty, too long, or holds a secret; or there is nothing to supersede.
         """
         if not text.strip():
-            msg = "There is nothing to remember: the text is empty."
-            raise InvalidInput(msg)
+            raise InvalidInput("There is nothing to remember: the text is empty.")
         moment = self._now()
         entry = MemoryEntry(
             identifier=self._new_id(),
@@ -140,14 +139,10 @@ class MemoryService:
         Returns:
             The best first, each with its score.
         """
-        query = self._query(
-            scope, tags, limit or DEFAULT_LIMIT, min_relevance=min_relevance, superseded=False
-        )
+        query = self._query(scope, tags, limit or DEFAULT_LIMIT, min_relevance=min_relevance, superseded=False)
         return await asyncio.to_thread(self._recall, text, query)
 
-    async def recall_for_prompt(
-        self, text: str, *, limit: int = 5, min_relevance: float | None = None
-    ) -> Hits:
+    async def recall_for_prompt(self, text: str, *, limit: int = 5, min_relevance: float | None = None) -> Hits:
         """As `recall`, but only entries that this user wrote or adopted: the others never reach a model."""
         query = self._query(None, (), limit, min_relevance=min_relevance, superseded=False, trusted_only=True)
         return await asyncio.to_thread(self._recall, text, query)
@@ -227,9 +222,7 @@ class MemoryService:
         kept, created = self._store_of(entry.scope).remember(entry)
         if old is not None and created:
             self._holder(old.identifier).amend(old.identifier, superseded_by=kept.identifier)
-        others = tuple(
-            hit for hit in similar if hit.entry.identifier not in (kept.identifier, entry.supersedes)
-        )
+        others = tuple(hit for hit in similar if hit.entry.identifier not in (kept.identifier, entry.supersedes))
         return Remembered(kept, created, others)
 
     def _recall(self, text: str, query: MemoryQuery) -> Hits:
@@ -248,8 +241,7 @@ class MemoryService:
         holder = self._holder(identifier)
         scope = changes.get("scope")
         if isinstance(scope, MemoryScope) and self._store_of(scope) is not holder:
-            msg = "An entry cannot move between the workspace's memory and the user's own by an update."
-            raise InvalidInput(msg)
+            raise InvalidInput("An entry cannot move between the workspace's memory and the user's own by an update.")
         return holder.amend(identifier, expected_updated_at=expected, **changes)
 
     def _history(self, identifier: str) -> Entries:

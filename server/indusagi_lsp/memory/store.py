@@ -135,9 +135,7 @@ def without_texts(query: MemoryQuery | None) -> MemoryQuery:
 
 def realm_name(scope: MemoryScope, workspace: str, agent: str) -> str:
     """The name of a group of entries with the same viewers; ASCII, and different for different groups."""
-    parts = {MemoryScope.GLOBAL: [], MemoryScope.SHARED: [workspace], MemoryScope.AGENT: [workspace, agent]}[
-        scope
-    ]
+    parts = {MemoryScope.GLOBAL: [], MemoryScope.SHARED: [workspace], MemoryScope.AGENT: [workspace, agent]}[scope]
     return json.dumps([scope.value, *parts], separators=(",", ":"))
 
 
@@ -208,9 +206,7 @@ class BaseStore(MemoryStore):
         """The entries that pass the filters and share words with `query.text`, in the order of `by_score`."""
 
     @abc.abstractmethod
-    def _semantic(
-        self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
-    ) -> Hits:
+    def _semantic(self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None) -> Hits:
         """The entries that pass the filters and have a vector of this embedder, in the order of `by_score`."""
 
     # --- verbs --------------------------------------------------------------------------------------------
@@ -248,9 +244,7 @@ class BaseStore(MemoryStore):
         """See `MemoryStore.update`."""
         return self._replace(entry.identifier, lambda _: entry, expected_updated_at)
 
-    def amend(
-        self, identifier: str, /, *, expected_updated_at: datetime | None = None, **changes: Any
-    ) -> MemoryEntry:
+    def amend(self, identifier: str, /, *, expected_updated_at: datetime | None = None, **changes: Any) -> MemoryEntry:
         """Change some fields of the visible entry of that identifier; all that is not named stays as it is.
 
         Args:
@@ -301,9 +295,7 @@ class BaseStore(MemoryStore):
             if self._load(realm, entry.identifier) is not None:
                 msg = f"There is a memory {entry.identifier!r} already."
                 raise Conflict(msg)
-            return self._present(
-                self._changed((realm,), entry.identifier, lambda _: self._sealed(entry))
-            ), True
+            return self._present(self._changed((realm,), entry.identifier, lambda _: self._sealed(entry))), True
 
     def adopt(self, identifier: str) -> MemoryEntry:
         """Vouch for the visible entry of that identifier, as if this user had written it.
@@ -313,8 +305,7 @@ class BaseStore(MemoryStore):
             InvalidState: this store was opened without a key.
         """
         if self._mac is None:
-            msg = "A memory cannot be adopted without a key to sign it with."
-            raise InvalidState(msg)
+            raise InvalidState("A memory cannot be adopted without a key to sign it with.")
         realms = self._realms(MemoryScope.AGENT.and_wider)
 
         def sign(old: MemoryEntry | None) -> MemoryEntry:
@@ -391,9 +382,7 @@ class BaseStore(MemoryStore):
         valid = (
             self._mac is not None
             and entry.mac is not None
-            and hmac.compare_digest(
-                entry.mac.encode("utf-8", "replace"), self._mac(signed_bytes(entry)).encode()
-            )
+            and hmac.compare_digest(entry.mac.encode("utf-8", "replace"), self._mac(signed_bytes(entry)).encode())
         )
         return entry if entry.trusted is valid else entry.changed(trusted=valid)
 
@@ -406,15 +395,12 @@ class BaseStore(MemoryStore):
         for realm in realms:
             entry = self._load(realm, identifier)
             if entry is not None and entry.is_expired(now):
-                self._transact(
-                    (realm,), identifier, lambda old: None if old is None or old.is_expired(now) else old
-                )
+                self._transact((realm,), identifier, lambda old: None if old is None or old.is_expired(now) else old)
 
     @staticmethod
     def _present(entry: MemoryEntry | None) -> MemoryEntry:
         if entry is None:
-            msg = "a change that always returns an entry returned none"
-            raise AssertionError(msg)
+            raise AssertionError("a change that always returns an entry returned none")
         return entry
 
     def _after(self, old: MemoryEntry) -> datetime:
@@ -441,15 +427,11 @@ class BaseStore(MemoryStore):
                 )
             fresh = form(old)
             vector = (
-                {"embedding": ready.embedding, "embedder": ready.embedder}
-                if fresh.content == ready.content
-                else {}
+                {"embedding": ready.embedding, "embedder": ready.embedder} if fresh.content == ready.content else {}
             )
             owner = self._owner(fresh.changed(agent=old.agent))
             seal = self._sealed if old.trusted or _reworded(old, fresh) else _unsealed
-            return seal(
-                fresh.changed(agent=owner, created_at=old.created_at, updated_at=self._after(old), **vector)
-            )
+            return seal(fresh.changed(agent=owner, created_at=old.created_at, updated_at=self._after(old), **vector))
 
         return self._present(self._changed(self._realms(MemoryScope.AGENT.and_wider), identifier, put))
 

@@ -20,6 +20,9 @@ from indusagi_lsp.memory.stemmer import stem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TERMS_VERSION = 1
+"""Counts the ways in which texts are cut. Back ends that keep words make them anew when it differs from theirs."""
+
 OWN_WEIGHT = 1.0
 NEAR_WEIGHT = 0.5
 """Neighbouring turns count half: measured best on conversations."""
@@ -157,10 +160,12 @@ STOP_WORDS = frozenset(
     ]
 )
 
-_CJK = "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_CJK = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
 _RUN = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+")
 _FIRST_CJK = re.compile(rf"[{_CJK}]")
-_SPECIAL = re.compile(r"\b(c\+\+|[cf]#|\.net\b)", re.IGNORECASE)
+_SPECIAL = re.compile(r"(?<!\w)(?:c\+\+|[cf]#|\.net\b)", re.IGNORECASE)
 _SPECIAL_WORDS = {"c++": " cplusplus ", "c#": " csharp ", "f#": " fsharp ", ".net": " dotnet "}
 _PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9_]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")

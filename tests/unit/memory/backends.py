@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from indusagi_lsp.memory import BaseStore, EmbeddingProvider, FileMemoryStore
+from indusagi_lsp.memory.sqlite import SqliteMemoryStore
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -57,4 +58,6 @@ def open_store(kind: str, place: str, **options: Any) -> BaseStore:
     """Open a store of one kind at a place: for files and SQLite a folder, for servers an address."""
     if kind == "file":
         return FileMemoryStore(Path(place) / "memory", **options)
+    if kind == "sqlite":
+        return SqliteMemoryStore(Path(place) / "memory.db", **options)
     raise AssertionError(kind)

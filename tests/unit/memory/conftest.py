@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +12,6 @@ from unit.memory.backends import FakeTime, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from indusagi_lsp.memory import BaseStore
 
@@ -37,8 +38,11 @@ class Bench:
             store.close()
 
 
-@pytest.fixture(params=["file"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(request.param, str(tmp_path))
-    yield bench
-    bench.close()
+@pytest.fixture(params=["file", "sqlite"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    # In memory where the machine has such a folder: the many small writes need not wait for a disk.
+    home = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=home) as place:
+        bench = Bench(request.param, place)
+        yield bench
+        bench.close()

@@ -288,12 +288,8 @@ class TestFilters:
     def test_filters_come_before_the_limit(self, bench):
         store = bench.open(embedder=WheelEmbedder())
         for number in range(50):
-            store.store(
-                entry(f"near{number}", "postgres postgres sql table", tags=["other"], created_at=START + HOUR)
-            )
-        store.store(
-            entry("wanted", "postgres and bread and soup in a long text of many words", tags=["mine"])
-        )
+            store.store(entry(f"near{number}", "postgres postgres sql table", tags=["other"], created_at=START + HOUR))
+        store.store(entry("wanted", "postgres and bread and soup in a long text of many words", tags=["mine"]))
         for query in ({"text": "postgres sql"}, {"semantic_text": "postgres sql"}, {}):
             found = store.search(MemoryQuery(tags=["mine"], max_results=5, **query))
             assert ids(found) == ["wanted"]
@@ -334,7 +330,7 @@ class TestTime:
 
     def test_the_ends_of_the_calendar(self, bench):
         store = bench.open()
-        for number, moment in enumerate((datetime.min, datetime.max)):  # noqa: DTZ901 - naive on purpose
+        for number, moment in enumerate((datetime.min, datetime.max)):
             store.store(entry(f"e{number}", created_at=moment))
         assert ids(store.list()) == ["e1", "e0"]
         far = timezone(timedelta(hours=14))
@@ -512,9 +508,7 @@ class TestLexical:
         assert len(everything) == 30
         assert everything[:10] == sorted(everything[:10])
         for number in range(30):
-            assert (
-                ids(store.search(MemoryQuery(text="ninja fast", max_results=number))) == everything[:number]
-            )
+            assert ids(store.search(MemoryQuery(text="ninja fast", max_results=number))) == everything[:number]
 
     def test_min_relevance(self, bench):
         store = bench.open()

@@ -28,9 +28,7 @@ def time():
 async def service(tmp_path, time):
     numbers = iter(range(1000))
     service = MemoryService(
-        FileMemoryStore(
-            tmp_path / "w" / ".indusagi" / "memory", now=time, mac=mac_with(b"mine"), agent="main"
-        ),
+        FileMemoryStore(tmp_path / "w" / ".indusagi" / "memory", now=time, mac=mac_with(b"mine"), agent="main"),
         FileMemoryStore(tmp_path / "user", now=time, mac=mac_with(b"mine")),
         now=time,
         new_id=lambda: f"id-{next(numbers)}",

@@ -1,0 +1,120 @@
+"""Vectors of one embedder as the rows of a matrix, for exact search by one pass of NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from indusagi_lsp.memory.index import load_numpy, unit_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+MARGIN = 2e-6
+"""Two similarities that round to the same six digits differ by less."""
+
+
+class Matrix:
+    """Rows of unit length with a number each, and a group each that searches can be confined to.
+
+    Args:
+        length: how many numbers a vector has.
+    """
+
+    def __init__(self, length: int) -> None:
+        numpy = load_numpy()
+        self._numpy = numpy
+        self._rows: npt.NDArray[np.float32] = numpy.zeros((16, length), numpy.float32)
+        self._ids: npt.NDArray[np.int64] = numpy.zeros(16, numpy.int64)
+        self._groups: npt.NDArray[np.int32] = numpy.full(16, -1, numpy.int32)
+        self._place: dict[int, int] = {}
+        self._end = 0
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    @property
+    def length(self) -> int:
+        """How many numbers a vector has."""
+        return int(self._rows.shape[1])
+
+    def put(self, ids: Sequence[int], groups: Sequence[int], vectors: npt.ArrayLike) -> None:
+        """Take rows in, in place of those of the same numbers.
+
+        Args:
+            ids: a number for each row.
+            groups: the group of each row, 0 or more.
+            vectors: one row each, of any length but 0; they are made unit vectors.
+        """
+        for number in ids:
+            self.remove(number)
+        self._grow(self._end + len(ids))
+        piece = slice(self._end, self._end + len(ids))
+        self._rows[piece] = unit_rows(vectors)
+        self._ids[piece] = ids
+        self._groups[piece] = groups
+        self._place.update(zip(ids, range(piece.start, piece.stop), strict=True))
+        self._end = piece.stop
+
+    def remove(self, number: int) -> None:
+        """Drop a row; nothing happens where there is none. The last row takes its place."""
+        place = self._place.pop(number, None)
+        if place is None:
+            return
+        self._end -= 1
+        if place != self._end:
+            self._rows[place] = self._rows[self._end]
+            self._ids[place] = self._ids[self._end]
+            self._groups[place] = self._groups[self._end]
+            self._place[int(self._ids[place])] = place
+
+    def nearest(self, vector: Sequence[float], groups: Sequence[int], first: int) -> Iterator[dict[int, float]]:
+        """The rows of some groups by falling cosine, in growing portions.
+
+        Args:
+            vector: as long as the rows.
+            groups: the groups to look into.
+            first: the size of the first portion.
+
+        Yields:
+            Cosines by number. No row of a later portion is nearer than one of an earlier, and rows whose cosines
+            cannot be told apart are in one portion.
+        """
+        numpy = self._numpy
+        rows = self._rows[: self._end]
+        scores = rows @ unit_rows([vector])[0]
+        if not numpy.isin(self._groups[: self._end], groups).all():
+            scores = numpy.where(numpy.isin(self._groups[: self._end], groups), scores, -numpy.inf)
+        ceiling, size = numpy.inf, max(first, 1)
+        while True:
+            if size >= len(scores):
+                floor = -2.0
+            else:
+                floor = float(numpy.partition(scores, len(scores) - size)[len(scores) - size]) - MARGIN
+            chosen = numpy.flatnonzero((scores >= floor) & (scores < ceiling))
+            yield dict(zip(self._ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
+            if floor <= -2.0 or floor == -numpy.inf:
+                return
+            ceiling, size = floor, size * 8
+
+    def cosine(self, vector: Sequence[float], ids: Sequence[int]) -> dict[int, float]:
+        """The cosines of certain rows, by number; numbers without a row are left out."""
+        known = [number for number in ids if number in self._place]
+        if not known:
+            return {}
+        rows = self._rows[[self._place[number] for number in known]]
+        return dict(zip(known, (rows @ unit_rows([vector])[0]).tolist(), strict=True))
+
+    def _grow(self, needed: int) -> None:
+        capacity = len(self._ids)
+        if needed <= capacity:
+            return
+        while capacity < needed:
+            capacity *= 2
+        numpy = self._numpy
+        extra = capacity - len(self._ids)
+        self._rows = numpy.concatenate((self._rows, numpy.zeros((extra, self.length), numpy.float32)))
+        self._ids = numpy.concatenate((self._ids, numpy.zeros(extra, numpy.int64)))
+        self._groups = numpy.concatenate((self._groups, numpy.full(extra, -1, numpy.int32)))

@@ -1,0 +1,513 @@
+"""The default store of the server: one SQLite file per workspace, with full text and vectors in it.
+
+Full text is ranked by the formula of `lexical`, fed from the index's own lists of places; SQLite's `bm25` knows neither
+who may see what nor a score between 0 and 1. The number of words and the realm of every entry are held in memory, as are
+the vectors once they are asked for; both follow the writes of other processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import threading
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indusagi_lsp.contract.jsontext import dumps, loads
+from indusagi_lsp.memory.entry import (
+    MemoryEntry,
+    entry_from_json,
+    entry_to_json,
+    identifier_bytes,
+    micros,
+    pack_vector,
+    unpack_vector,
+)
+from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
+from indusagi_lsp.memory.lexical import K1, B, Question, Statistics, best_score, relative_score
+from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
+from indusagi_lsp.memory.sqlite_schema import connect, faults, words_outdated
+from indusagi_lsp.memory.store import BaseStore, Change, by_score
+from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, plain_text
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from indusagi_lsp.memory.matrix import Matrix
+
+_WEIGHTS = {"own": OWN_WEIGHT, "near": NEAR_WEIGHT, "split": SPLIT_WEIGHT}
+_ORDER = "ORDER BY e.created DESC, e.identifier, e.breadth"
+_ROW = "SELECT e.id, e.record, v.data, e.realm FROM entries e LEFT JOIN vectors v ON v.entry = e.id"
+_BATCH = 500
+"""How many entries are fetched at once by their numbers."""
+
+
+class _Sizes:
+    """The number of words and the realm of each entry, by row number."""
+
+    def __init__(self) -> None:
+        self.words = array("L")
+        self.realms = array("l")
+        self.numbers: dict[str, int] = {}
+
+    def put(self, row: int, realm: str, words: int) -> None:
+        missing = row + 1 - len(self.words)
+        if missing > 0:
+            self.words.extend([0] * missing)
+            self.realms.extend([-1] * missing)
+        self.words[row] = words
+        self.realms[row] = self.number(realm)
+
+    def remove(self, row: int) -> None:
+        self.realms[row] = -1
+
+    def number(self, realm: str) -> int:
+        return self.numbers.setdefault(realm, len(self.numbers))
+
+
+class SqliteMemoryStore(BaseStore):
+    """A `MemoryStore` in one SQLite file (FTS5, write-ahead log), shared by any number of processes.
+
+    Args:
+        path: the file, made at the first write (0600).
+        options: see `BaseStore`.
+    """
+
+    def __init__(self, path: Path | str, **options: Any) -> None:
+        super().__init__(**options)
+        self._path = Path(path)
+        self._guard = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._depth = 0
+        self._seen = -1
+        self._sizes: _Sizes | None = None
+        self._matrices: dict[tuple[str, int], Matrix] = {}
+
+    def close(self) -> None:
+        """See `MemoryStore.close`."""
+        with self._guard:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._forget_derived()
+
+    # --- primitives -------------------------------------------------------------------------------------------------
+
+    def _evict(self, realms: Sequence[str], now: datetime) -> None:
+        with self._reading() as connection:
+            if connection is None or not self._ended(connection, realms, now):
+                return
+        with self._writing() as connection:
+            for row in self._ended(connection, realms, now):
+                self._remove(connection, row)
+
+    def _evict_touched(self, realms: Sequence[str], identifier: str, now: datetime) -> None:
+        self._evict(realms, now)
+
+    def _load(self, realm: str, identifier: str) -> MemoryEntry | None:
+        with self._reading() as connection:
+            if connection is None:
+                return None
+            found = self._at(connection, realm, identifier)
+            return found[1] if found else None
+
+    def _transact(self, realms: Sequence[str], identifier: str, change: Change) -> MemoryEntry | None:
+        with self._writing() as connection:
+            found = next((place for realm in realms if (place := self._at(connection, realm, identifier))), None)
+            new = change(found[1] if found else None)
+            if new is not None and found is not None and new is found[1]:
+                return new
+            if found is not None:
+                self._remove(connection, found[0])
+            if new is not None:
+                target = self.realm(new.scope)
+                there = self._at(connection, target, identifier)
+                if there is not None:
+                    self._remove(connection, there[0])
+                self._insert(connection, target, new, None if found is None else found[0])
+            return new
+
+    @contextlib.contextmanager
+    def _exclusively(self, realm: str) -> Iterator[None]:
+        del realm  # one writer at a time writes the file, whatever the realm
+        with self._writing():
+            yield
+
+    def _twin(self, entry: MemoryEntry) -> MemoryEntry | None:
+        realm = self.realm(entry.scope)
+        self._evict((realm,), self._now())
+        with self._reading() as connection:
+            if connection is None:
+                return None
+            rows = connection.execute(
+                f"{_ROW} WHERE e.realm = ? AND e.digest = ? AND NOT e.superseded {_ORDER}", (realm, _digest(entry))
+            )
+            found = (one for _, one in self._entries(rows))
+            return next((one for one in found if one.trusted or self._mac is None), None)
+
+    def _filtered(self, query: MemoryQuery, realms: Sequence[str], limit: int | None) -> list[MemoryEntry]:
+        with self._reading() as connection:
+            if connection is None or limit == 0:
+                return []
+            where, values = _where(query, realms)
+            found: list[MemoryEntry] = []
+            for _, entry in self._entries(connection.execute(f"{_ROW} WHERE {where} {_ORDER}", values)):
+                if query.matches(entry):
+                    found.append(entry)
+                    if len(found) == limit:
+                        break
+            return found
+
+    def count(self, query: MemoryQuery | None = None) -> int:
+        """See `MemoryStore.count`."""
+        query = query or MemoryQuery()
+        if query.metadata or query.trusted_only:
+            return super().count(query)
+        realms = self._realms(query.scopes)
+        self._evict(realms, self._now())
+        with self._reading() as connection:
+            if connection is None:
+                return 0
+            where, values = _where(query, realms)
+            sql = f"SELECT count(*) FROM entries e WHERE {where}"  # noqa: S608 - only placeholders are joined
+            counted = connection.execute(sql, values)
+            return int(counted.fetchone()[0])
+
+    def _lexical(self, query: MemoryQuery, realms: Sequence[str], limit: int | None) -> list[ScoredEntry]:
+        with self._reading() as connection:
+            if connection is None or limit == 0:
+                return []
+            raw, best = self._raw_scores(connection, Question.of(index_terms(query.text or "")), realms)
+            scores = ((relative_score(score, best), row) for row, score in raw.items())
+            return self._best(connection, scores, query, realms, limit, "lexical")
+
+    def _semantic(
+        self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
+    ) -> list[ScoredEntry]:
+        embedder = self._embedder.id if self._embedder else ""
+        with self._reading() as connection:
+            if connection is None or limit == 0:
+                return []
+            matrix = self._matrix(connection, embedder, len(vector))
+            sizes = self._current_sizes(connection)
+            hits: list[ScoredEntry] = []
+            portions = matrix.nearest(
+                vector, [sizes.number(realm) for realm in realms], 4 * limit if limit else len(matrix)
+            )
+            for portion in portions:
+                scores = ((max(0.0, round(score, COSINE_DIGITS)), row) for row, score in portion.items() if score > -2)
+                hits.extend(self._best(connection, scores, query, realms, None if limit is None else limit, "semantic"))
+                if limit is not None and len(hits) >= limit:
+                    break
+            return hits[:limit]
+
+    # --- ranking ------------------------------------------------------------------------------------------------------
+
+    def _raw_scores(
+        self, connection: sqlite3.Connection, question: Question, realms: Sequence[str]
+    ) -> tuple[dict[int, float], float]:
+        """The sum of BM25 for every visible entry that shares a word with the question, and that of an identical text."""
+        sizes = self._current_sizes(connection)
+        visible = {sizes.number(realm) for realm in realms}
+        confined = len(visible) < len(sizes.numbers)
+        entries, words = self._totals(connection, realms)
+        weights: dict[str, dict[int, float]] = {}
+        for word in question.words:
+            held: dict[int, float] = {}
+            for row, column in connection.execute("SELECT doc, col FROM places WHERE term = ?", (word,)).fetchall():
+                weight = _WEIGHTS[column]
+                held[row] = held[row] + weight if row in held else weight
+            if confined:
+                held = {row: weight for row, weight in held.items() if sizes.realms[row] in visible}
+            weights[word] = held
+
+        statistics = Statistics(entries, words, {word: len(held) for word, held in weights.items()})
+        lengths, constant, slope = sizes.words, K1 * (1 - B), K1 * B / statistics.average
+        raw: dict[int, float] = {}
+        for word, held in weights.items():
+            rarity = statistics.rarity(word) * (K1 + 1)
+            for row, weight in held.items():
+                part = rarity * weight / (weight + constant + slope * lengths[row])
+                raw[row] = raw[row] + part if row in raw else part
+        return raw, best_score(question, statistics)
+
+    def _best(
+        self,
+        connection: sqlite3.Connection,
+        scores: Iterator[tuple[float, int]],
+        query: MemoryQuery,
+        realms: Sequence[str],
+        limit: int | None,
+        name: str,
+    ) -> list[ScoredEntry]:
+        """The entries behind scored rows that pass the filters, in order, at most `limit` of them."""
+        ranked = list(scores)
+        size = len(ranked) if limit is None else min(len(ranked), 2 * limit + 16)
+        while True:
+            chosen = ranked if size >= len(ranked) else heapq.nlargest(size, ranked)
+            # What ties with the last one chosen belongs to the choice, or the order of ties would depend on rows.
+            floor = min((score for score, _ in chosen), default=0.0)
+            by_row = {row: score for score, row in ranked if score >= floor}
+            hits = [
+                ScoredEntry(entry, by_row[row], {name: by_row[row]})
+                for row, entry in self._fetch(connection, list(by_row), query, realms)
+            ]
+            if size >= len(ranked) or (limit is not None and len(hits) >= limit):
+                return sorted(hits, key=by_score)[:limit]
+            size *= 8
+
+    def _fetch(
+        self, connection: sqlite3.Connection, rows: Sequence[int], query: MemoryQuery, realms: Sequence[str]
+    ) -> Iterator[tuple[int, MemoryEntry]]:
+        where, values = _where(query, realms)
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            marks = ",".join("?" * len(batch))
+            found = connection.execute(f"{_ROW} WHERE e.id IN ({marks}) AND {where}", (*batch, *values))
+            for row, entry in self._entries(found):
+                if query.matches(entry):
+                    yield row, entry
+
+    @staticmethod
+    def _totals(connection: sqlite3.Connection, realms: Sequence[str]) -> tuple[int, int]:
+        marks = ",".join("?" * len(realms))
+        totals = connection.execute(
+            f"SELECT coalesce(sum(entries), 0), coalesce(sum(words), 0) FROM realms WHERE name IN ({marks})",  # noqa: S608 - only placeholders are joined
+            realms,
+        )
+        entries, words = totals.fetchone()
+        return int(entries), int(words)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _at(self, connection: sqlite3.Connection, realm: str, identifier: str) -> tuple[int, MemoryEntry] | None:
+        rows = connection.execute(
+            f"{_ROW} WHERE e.realm = ? AND e.identifier = ?", (realm, identifier_bytes(identifier))
+        )
+        return next(self._entries(rows), None)
+
+    def _entries(self, rows: sqlite3.Cursor) -> Iterator[tuple[int, MemoryEntry]]:
+        """The entries in rows of `_ROW`; a record that cannot be read is skipped with a notice."""
+        for row, record, vector, _ in rows:
+            try:
+                entry = entry_from_json(loads(record))
+                if vector is not None:
+                    entry = entry.changed(embedding=unpack_vector(vector))
+            except (ValueError, TypeError) as error:
+                self._notify("memory_skipped", f"A memory in the database was skipped: {error}.")
+                continue
+            yield row, self._checked(entry)
+
+    def _insert(self, connection: sqlite3.Connection, realm: str, entry: MemoryEntry, row: int | None) -> None:
+        terms = index_terms(entry.content, entry.context)
+        values = (
+            row,
+            realm,
+            identifier_bytes(entry.identifier),
+            3 - len(entry.scope.and_wider),
+            micros(entry.created_at),
+            None if entry.expires_at is None else micros(entry.expires_at),
+            entry.superseded_by is not None,
+            _digest(entry),
+            terms.length,
+            dumps(entry_to_json(entry.changed(embedding=None))),
+        )
+        cursor = connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        row = int(cursor.lastrowid or 0)
+        connection.execute(
+            "INSERT INTO words (rowid, own, near, split) VALUES (?, ?, ?, ?)",
+            (row, " ".join(terms.own), " ".join(terms.near), " ".join(terms.split)),
+        )
+        connection.executemany("INSERT INTO tags VALUES (?, ?)", [(identifier_bytes(tag), row) for tag in entry.tags])
+        if entry.embedding is not None:
+            connection.execute(
+                "INSERT INTO vectors VALUES (?, ?, ?)", (row, entry.embedder or "", pack_vector(entry.embedding))
+            )
+        connection.execute(
+            "INSERT INTO realms VALUES (?, 1, ?) ON CONFLICT (name) DO UPDATE"
+            " SET entries = entries + 1, words = words + excluded.words",
+            (realm, terms.length),
+        )
+        self._note_put(row, realm, entry, terms.length)
+
+    def _remove(self, connection: sqlite3.Connection, row: int) -> None:
+        realm, record, words = connection.execute(
+            "SELECT realm, record, words FROM entries WHERE id = ?", (row,)
+        ).fetchone()
+        entry = entry_from_json(loads(record))
+        terms = index_terms(entry.content, entry.context)
+        # A full-text index without a text of its own must be told what it is to forget.
+        connection.execute(
+            "INSERT INTO words (words, rowid, own, near, split) VALUES ('delete', ?, ?, ?, ?)",
+            (row, " ".join(terms.own), " ".join(terms.near), " ".join(terms.split)),
+        )
+        connection.executemany(
+            "DELETE FROM tags WHERE tag = ? AND entry = ?", [(identifier_bytes(tag), row) for tag in entry.tags]
+        )
+        connection.execute("DELETE FROM vectors WHERE entry = ?", (row,))
+        connection.execute("DELETE FROM entries WHERE id = ?", (row,))
+        connection.execute("UPDATE realms SET entries = entries - 1, words = words - ? WHERE name = ?", (words, realm))
+        self._note_removed(row)
+
+    @staticmethod
+    def _ended(connection: sqlite3.Connection, realms: Sequence[str], now: datetime) -> list[int]:
+        marks = ",".join("?" * len(realms))
+        rows = connection.execute(
+            f"SELECT id FROM entries WHERE ends IS NOT NULL AND ends <= ? AND realm IN ({marks})",  # noqa: S608 - only placeholders are joined
+            (micros(now), *realms),
+        )
+        return [row for (row,) in rows]
+
+    # --- what is derived ----------------------------------------------------------------------------------------------
+
+    def _current_sizes(self, connection: sqlite3.Connection) -> _Sizes:
+        if self._sizes is None:
+            sizes = _Sizes()
+            for row, realm, words in connection.execute("SELECT id, realm, words FROM entries"):
+                sizes.put(row, realm, words)
+            self._sizes = sizes
+        return self._sizes
+
+    def _matrix(self, connection: sqlite3.Connection, embedder: str, length: int) -> Matrix:
+        matrix = self._matrices.get((embedder, length))
+        if matrix is None:
+            from indusagi_lsp.memory.index import load_numpy
+            from indusagi_lsp.memory.matrix import Matrix
+
+            matrix = Matrix(length)
+            sizes = self._current_sizes(connection)
+            cursor = connection.execute(
+                "SELECT entry, data FROM vectors WHERE embedder = ? AND length(data) = ?", (embedder, 4 * length)
+            )
+            numpy = load_numpy()
+            while rows := cursor.fetchmany(4096):
+                vectors = numpy.frombuffer(b"".join(data for _, data in rows), "<f4").reshape(-1, length)
+                ids = [row for row, _ in rows]
+                matrix.put(ids, [sizes.realms[row] for row in ids], vectors)
+            self._matrices[embedder, length] = matrix
+        return matrix
+
+    def _note_put(self, row: int, realm: str, entry: MemoryEntry, words: int) -> None:
+        if self._sizes is not None:
+            self._sizes.put(row, realm, words)
+        if entry.embedding is None or self._sizes is None:
+            return
+        matrix = self._matrices.get((entry.embedder or "", len(entry.embedding)))
+        if matrix is not None:
+            from indusagi_lsp.memory.index import load_numpy
+
+            vectors = load_numpy().asarray([entry.embedding], "<f4")
+            matrix.put([row], [self._sizes.number(realm)], vectors)
+
+    def _note_removed(self, row: int) -> None:
+        if self._sizes is not None:
+            self._sizes.remove(row)
+        for matrix in self._matrices.values():
+            matrix.remove(row)
+
+    def _forget_derived(self) -> None:
+        self._sizes = None
+        self._matrices.clear()
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def _open(self, *, create: bool) -> sqlite3.Connection | None:
+        if self._connection is None:
+            self._connection = connect(self._path, version=TERMS_VERSION, create=create)
+            if self._connection is not None and words_outdated(self._connection, TERMS_VERSION):
+                self._reindex(self._connection)
+        return self._connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that sees one state of the file throughout; None where there is no file yet."""
+        with self._guard, faults():
+            connection = self._open(create=False)
+            if connection is None or self._depth:
+                yield connection
+                return
+            connection.execute("BEGIN")
+            try:
+                self._follow(connection)
+                yield connection
+            finally:
+                connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction of its own, or in the one that this thread has begun already."""
+        with self._guard, faults():
+            connection = self._open(create=True)
+            if connection is None:
+                raise AssertionError("a database that may be made was not made")
+            if self._depth == 0:
+                connection.execute("BEGIN IMMEDIATE")
+                self._follow(connection)
+            self._depth += 1
+            try:
+                yield connection
+                if self._depth == 1:
+                    connection.execute("COMMIT")
+            except BaseException:
+                if self._depth == 1:
+                    self._forget_derived()
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+
+    def _follow(self, connection: sqlite3.Connection) -> None:
+        """Drop what was derived before another process wrote."""
+        # Reading a page brings the connection up to date, without which the version would be that of its last look.
+        connection.execute("SELECT 1 FROM realms LIMIT 1").fetchone()
+        version = connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._seen:
+            self._seen = version
+            self._forget_derived()
+
+    def _reindex(self, connection: sqlite3.Connection) -> None:
+        """Cut all texts into words anew, since the way of doing so has changed."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+            connection.execute("UPDATE realms SET words = 0")
+            for row, entry in self._entries(connection.execute(f"{_ROW}")):
+                terms = index_terms(entry.content, entry.context)
+                connection.execute(
+                    "INSERT INTO words (rowid, own, near, split) VALUES (?, ?, ?, ?)",
+                    (row, " ".join(terms.own), " ".join(terms.near), " ".join(terms.split)),
+                )
+                connection.execute("UPDATE entries SET words = ? WHERE id = ?", (terms.length, row))
+            connection.execute(
+                "UPDATE realms SET words = (SELECT coalesce(sum(words), 0) FROM entries WHERE realm = realms.name)"
+            )
+            connection.execute(f"PRAGMA user_version={TERMS_VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _digest(entry: MemoryEntry) -> bytes:
+    return hashlib.sha256(plain_text(entry.content).encode("utf-8", "surrogatepass")).digest()
+
+
+def _where(query: MemoryQuery, realms: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
+    """What a row must pass, as far as it can be said in SQL. Values never become part of the text."""
+    parts = [f"e.realm IN ({','.join('?' * len(realms))})"]
+    values: list[Any] = [*realms]
+    for tag in query.tags or ():
+        parts.append("EXISTS (SELECT 1 FROM tags t WHERE t.tag = ? AND t.entry = e.id)")
+        values.append(identifier_bytes(tag))
+    for bound, test in zip(query.bounds, ("e.created >= ?", "e.created <= ?"), strict=True):
+        if bound is not None:
+            parts.append(test)
+            values.append(micros(bound))
+    if not query.superseded:
+        parts.append("NOT e.superseded")
+    return " AND ".join(parts), tuple(values)
