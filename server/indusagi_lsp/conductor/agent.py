@@ -349,10 +349,12 @@ class Agent:
         )
         self._running = waiting
         self._run = Run(parts, waiting.run_id, waiting.turns, self._next_steering)
+        history.hold(busy=True)
         try:
             snapshot = await self._run.execute()
             self._last = snapshot
         finally:
+            history.hold(busy=False)
             self._run = None
             self._running = None
         for ended in (waiting, *self._joined):

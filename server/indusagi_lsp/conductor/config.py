@@ -10,6 +10,7 @@ import msgspec
 from indusagi_lsp.condensation import CompactionPolicy
 from indusagi_lsp.contract.approvals import Approver, deny
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
+from indusagi_lsp.contract.limits import cap_output
 from indusagi_lsp.contract.models import ModelCatalogue, ModelInvoker
 from indusagi_lsp.contract.tools import Tool
 
@@ -18,6 +19,15 @@ Excerpts: TypeAlias = Callable[[str], Awaitable[str]]
 
 Document: TypeAlias = Callable[[str], str | None]
 """Gives the unsaved text of an open file, by its path below the workspace root."""
+
+Spill: TypeAlias = Callable[[str], Awaitable[str]]
+"""Makes a tool's output fit a block; what does not fit goes where it can be read on demand."""
+
+
+async def cut(output: str) -> str:
+    """Make an output fit a block by leaving out its middle, where there is no place for the whole."""
+    return cap_output(output)
+
 
 DEFAULT_MAX_TURNS = 100
 DEFAULT_TOOL_SECONDS = 120.0
@@ -62,6 +72,7 @@ class AgentDeps(msgspec.Struct, frozen=True, kw_only=True):
     approver: Approver = deny
     excerpts: Excerpts | None = None
     document: Document = lambda _: None
+    spill: Spill = cut
     workspace: str = ""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     new_id: NewId = new_uuid

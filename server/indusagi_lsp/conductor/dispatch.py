@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from indusagi_lsp.conductor.config import Document
+from indusagi_lsp.conductor.config import Document, Spill
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision
@@ -29,7 +29,6 @@ from indusagi_lsp.contract.events import (
     ToolResult,
     ToolUpdate,
 )
-from indusagi_lsp.contract.limits import cap_output
 from indusagi_lsp.contract.tools import Effect, Tool, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock
 
@@ -58,6 +57,7 @@ class Dispatcher:
         stage: told of each call's stage.
         record: told of each result as soon as it is there; awaited.
         document: unsaved text of open files.
+        spill: makes an output fit a block.
         new_id: makes approval ids.
         seconds: the time that one call may take.
     """
@@ -71,6 +71,7 @@ class Dispatcher:
         stage: Stage,
         record: Callable[[ToolResultBlock], Awaitable[None]],
         document: Document,
+        spill: Spill,
         new_id: NewId,
         seconds: float,
     ) -> None:
@@ -80,6 +81,7 @@ class Dispatcher:
         self._stage = stage
         self._record = record
         self._document = document
+        self._spill = spill
         self._new_id = new_id
         self._seconds = seconds
         self._allowed: set[str] = set()
@@ -163,7 +165,7 @@ class Dispatcher:
         except Exception:
             logger.exception("tool %s raised", tool.spec.name)
             return ToolOutcome(f"{tool.spec.name} failed by a fault of its own; it can be tried again.", is_error=True)
-        return ToolOutcome(cap_output(outcome.output), outcome.is_error)
+        return ToolOutcome(await self._spill(outcome.output), outcome.is_error)
 
     async def _permitted(self, call: ToolCallBlock, session_id: str, run_id: str) -> bool:
         """Ask the user, bound to the exact bytes of the call. Any failure to get an answer is a denial."""

@@ -57,6 +57,10 @@ class History(Protocol):
         """A node of the graph, on whatever branch."""
         ...
 
+    def hold(self, busy: bool) -> None:
+        """Say whether a run is under way, so that another window's turns do not move the live leaf meanwhile."""
+        ...
+
     def entries(self) -> list[Entry]:
         """The live path, root to leaf, with a result for every call."""
         ...
@@ -149,6 +153,10 @@ class StoredHistory:
         """The nodes with the label `pin`."""
         return frozenset(node for node, label in self.session.labels.items() if label == PIN)
 
+    def hold(self, busy: bool) -> None:
+        """Tell the session."""
+        self.session.busy = busy
+
     def find(self, node: str) -> Node | None:
         """A node of the graph."""
         graph = self.session.graph
@@ -226,6 +234,9 @@ class MemoryHistory:
     def leaf(self) -> str | None:
         """The live leaf."""
         return self.graph.leaf
+
+    def hold(self, busy: bool) -> None:
+        """Nobody else has this history."""
 
     def find(self, node: str) -> Node | None:
         """A node of the graph."""

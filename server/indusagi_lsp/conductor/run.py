@@ -116,6 +116,7 @@ class Run:
             stage=self._on_stage,
             record=self._on_result,
             document=parts.deps.document,
+            spill=parts.deps.spill,
             new_id=parts.deps.new_id,
             seconds=parts.config.tool_seconds,
         )

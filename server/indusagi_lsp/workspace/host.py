@@ -19,7 +19,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.sessions import Session, SessionStore, Signer
+from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
 from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
@@ -198,6 +198,7 @@ class Host:
                 approver=self._approve,
                 excerpts=self._excerpts,
                 document=self._document,
+                spill=self._spill,
                 workspace=self.uri,
                 clock=self.clock,
                 new_id=self._new_id,
@@ -256,6 +257,9 @@ class Host:
 
     def _document(self, path: str) -> str | None:
         return self._outlet.document((self.root / path).as_uri())
+
+    async def _spill(self, output: str) -> str:
+        return await asyncio.to_thread(blobs.spill, output, self.blobs_dir)
 
     async def _approve(self, request: ApprovalRequest) -> Decision:
         if not self.trusted:

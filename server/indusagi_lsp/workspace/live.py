@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from indusagi_lsp.conductor import Agent
 from indusagi_lsp.contract.clock import Clock
-from indusagi_lsp.contract.events import Faulted, RunEvent, RunStarted, Settled
-from indusagi_lsp.sessions import Session
+from indusagi_lsp.contract.events import Faulted, Notice, RunEvent, RunStarted, SessionChanged, Settled
+from indusagi_lsp.sessions import Change, Session
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.stream import EventStream
 
@@ -38,11 +38,23 @@ class LiveSession:
         self.stream = EventStream(outlet, workspace, session.id, lambda: agent.run_id, clock)
         self._on_change = on_change
         agent.subscribe(self._on_event)
+        session.listen(self._on_outside_change)
 
     async def close(self) -> None:
         """End what goes on, and send what was held back."""
         await self.agent.close()
         self.stream.flush()
+
+    def _on_outside_change(self, change: Change) -> None:
+        """Another process has written to the session's file."""
+        self.agent.ledger.publish(SessionChanged(change.added, change.head, change.diverged))
+        if change.missing:
+            text = "The session's file is gone. What was said is in memory, and is written again with the next turn."
+            self.agent.ledger.publish(Notice("warning", "session_missing", text))
+        elif change.reloaded:
+            text = "The session's file was replaced by another program, and was read anew."
+            self.agent.ledger.publish(Notice("info", "session_reloaded", text))
+        self._on_change()
 
     def _on_event(self, event: RunEvent) -> None:
         self.stream.on_event(event)

@@ -1,8 +1,8 @@
-"""The stream of one session's events on its way to the client: numbered without a gap, joined, and kept for a while.
+"""The stream of one session's events on its way to the client: numbered without a gap, joined, kept for a while.
 
-Deltas are joined for a few milliseconds before they are numbered, and for as long as the client is slow to read. So the
-number of messages depends on the reader, not on the model. The newest events are kept, so that a client that missed some
-can ask for them.
+Deltas are joined for a few milliseconds before they are numbered, and for as long as the client is slow to read. So
+the number of messages depends on the reader, not on the model. The newest events are kept, so that a client that
+missed some can ask for them.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from indusagi_lsp.contract.errors import (
     SessionForeign,
     SessionNotFound,
 )
-from indusagi_lsp.contract.events import QueueChanged, TextDelta
+from indusagi_lsp.contract.events import QueueChanged, SessionChanged, TextDelta
 from indusagi_lsp.protocol import operations as o
-from unit.workspace.rig import HostsRig
+from unit.workspace.rig import HostsRig, RecordingOutlet
 
 LONG = "word " * 400
 
@@ -343,3 +343,28 @@ async def test_a_queue_is_told(tmp_path: Path) -> None:
     counts = [event.count for event in rig.outlet.of(session) if isinstance(event, QueueChanged)]
     assert counts == [1, 0]
     await rig.hosts.shutdown()
+
+
+async def test_two_windows_see_each_other_and_lose_nothing(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "from the first window")
+
+    second = HostsRig.__new__(HostsRig)
+    second.tmp_path, second.script, second.outlet = rig.tmp_path, rig.script, RecordingOutlet()
+    second.hosts = second.again()
+    await second.folder()
+    await second.call(o.RESUME, sessionId=session)
+    await asyncio.gather(rig.say(session, "one"), second.say(session, "two"))
+
+    for window in (rig, second):
+        live = next(iter(window.hosts._hosts.values())).live[session]
+        await live.session.refresh()
+    trees = [await window.call(o.SESSION_TREE, sessionId=session) for window in (rig, second)]
+    assert {node.id for node in trees[0].nodes} == {node.id for node in trees[1].nodes}
+    assert {node.preview for node in trees[0].nodes} >= {"from the first window", "one", "two"}
+    changed = [
+        event for event in (*rig.outlet.of(session), *second.outlet.of(session)) if isinstance(event, SessionChanged)
+    ]
+    assert any(len(event.diverged) == 2 for event in changed)
+    await second.hosts.shutdown()
