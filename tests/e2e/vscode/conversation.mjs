@@ -8,6 +8,7 @@ export const SCRIPT = {
     { match: 'say The folder', text: 'The folder holds **one file**.', pace: 0.02, repeat: true },
     { match: 'say It prints', text: 'It prints `42`:\n\n```python\nprint(answer)\n```\n', repeat: true },
     { match: 'say Another', text: 'Another way to put it.', repeat: true },
+    { match: 'say Long', text: `At length: ${'the same thing in other words. '.repeat(60)}`, chunk: 200, repeat: true },
     { text: 'Goal\n- Understand the folder.\nDone\n- Looked at the file.', repeat: true },
   ],
   tools: true,
@@ -63,9 +64,9 @@ export async function converse(window, { say }) {
   await window.shot('resumed');
   say('resumed from the list');
 
-  for (const round of [1, 2, 3, 4]) {
-    await window.prompt(`say Another way to put it. (${round})`);
-    await window.answer('Another way to put it.').nth(round - 1).waitFor({ timeout: 20_000 });
+  for (const round of [1, 2, 3, 4, 5, 6, 7]) {
+    await window.prompt(`say Long words. (${round}) ${'At length: and on and on it goes. '.repeat(20)}`);
+    await window.answer('At length').nth(round - 1).waitFor({ timeout: 20_000 });
     await window.settled();
   }
   const before = await chat.locator('.item').count();

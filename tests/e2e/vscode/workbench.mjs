@@ -289,6 +289,11 @@ export function fakeServer(extra = {}) {
   return { settings: { 'indusagi.path': [process.execPath, FAKE_SERVER], ...extra } };
 }
 
+/** The real server, started by the command that the caller named. */
+export function realServer({ settings = {}, env = {} } = {}) {
+  return { settings: { 'indusagi.path': tools.server, ...settings }, env };
+}
+
 export function check(condition, message) {
   if (!condition) {
     throw new Error(message);

@@ -219,7 +219,14 @@ export class Connection implements vscode.Disposable {
       connectionOptions: { maxRestartCount: 4 },
       initializationOptions: {
         trusted: vscode.workspace.isTrusted,
-        settings: serverSettings(),
+        ...serverSettings(),
+      },
+      middleware: {
+        workspace: {
+          // The server asks for the section `indusagi`: it gets what we declare, not what a workspace may have added.
+          configuration: (params) =>
+            params.items.map((item) => (item.section === 'indusagi' ? serverSettings() : null)),
+        },
       },
     };
   }

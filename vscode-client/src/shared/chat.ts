@@ -64,6 +64,8 @@ export class Chat {
   private before: string | null = null;
   private seq = 0;
   private counter = 0;
+  /** Whether condensing is all that goes on: asked for by the user, outside any run. */
+  private condensingAlone = false;
 
   private reset = true;
   private headDirty = true;
@@ -199,6 +201,7 @@ export class Chat {
     if (moment.model !== '') {
       this.model = moment.model;
     }
+    this.condensingAlone = moment.phase === 'condensing';
     this.replace(withNotices(old, withOldKeys(old, itemsFromTurns(view.turns, active))));
     if (!same) {
       for (const notice of view.notices) {
@@ -337,17 +340,25 @@ export class Chat {
         this.headDirty = true;
         return false;
       case 'condense_started':
+        this.condensingAlone = this.run === null;
         this.setPhase('condensing', runId, at);
         return false;
       case 'condense_finished': {
         const done = event.summary != null;
-        this.notice(
-          done ? 'info' : 'warning',
-          done
-            ? `Condensed ${String(event.cut)} turns: ${String(event.before)} → ${String(event.after)} tokens.`
-            : `Nothing was condensed: ${event.reason ?? 'there was nothing to drop'}`,
-          '',
-        );
+        const alone = this.condensingAlone;
+        if (alone) {
+          this.condensingAlone = false;
+          this.endRun();
+        } else {
+          this.setPhase('invoking', runId, at);
+        }
+        if (done) {
+          const sizes = `${String(event.before)} → ${String(event.after)} tokens`;
+          this.notice('info', `Condensed ${String(event.cut)} turns: ${sizes}.`, '');
+        } else if (!alone) {
+          // Whoever asked for it is answered; only what happens by itself is told here.
+          this.notice('warning', `Nothing was condensed: ${event.reason ?? 'there was nothing to drop'}`, '');
+        }
         return done;
       }
       case 'persisted':

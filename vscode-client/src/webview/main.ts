@@ -339,5 +339,8 @@ window.addEventListener('error', (event) => {
 });
 
 log.append(empty, earlier);
+sendButton.disabled = true; // until the extension says that the server runs
+stopButton.hidden = true;
+steerButton.hidden = true;
 input.value = vscode.getState()?.draft ?? '';
 send({ type: 'ready' });
