@@ -332,17 +332,14 @@ async def _write(
 
 def _plain(ledger: Ledger, budget: int) -> str:
     """The summary that code alone writes, within `budget` tokens."""
-    for part in (1.0, 0.7, 0.4):
-        text = render(ledger, int(budget * part))
-        if estimate_text_tokens(text) <= budget:
-            return text
+    text = render(ledger, budget)
+    if estimate_text_tokens(text) <= budget:
+        return text
 
     raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
 
 
-def with_sections(
-    sections: dict[str, list[str]], ledger: Ledger, dropped: Sequence[Turn], budget: int
-) -> str:
+def with_sections(sections: dict[str, list[str]], ledger: Ledger, dropped: Sequence[Turn], budget: int) -> str:
     """The model's sections over the ledger.
 
     The user's own words stand as the user said them: of the model's quotes only those are taken that the user really

@@ -113,9 +113,7 @@ class LLMConversation:
             pairs += [(callers[call_id], at) for call_id in message.result_ids if call_id in callers]
             callers.update(dict.fromkeys(message.call_ids, at))
         while True:
-            more = {
-                at for pair in pairs if (pair[0] in dropped) != (pair[1] in dropped) for at in pair
-            } - dropped
+            more = {at for pair in pairs if (pair[0] in dropped) != (pair[1] in dropped) for at in pair} - dropped
             if not more:
                 return dropped
             dropped |= more
@@ -145,9 +143,7 @@ class ContextSummarizer:
         if not messages:
             raise SemanticError("Cannot summarize an empty list of messages.")
 
-        plain = [
-            LLMMessage.from_turn(message) if isinstance(message, Turn) else message for message in messages
-        ]
+        plain = [LLMMessage.from_turn(message) if isinstance(message, Turn) else message for message in messages]
         combined = "\n".join(f"[{message.role}] {message.content}" for message in plain)
         request = ModelRequest(self._model, (user(SUMMARIZE_PROMPT.format(combined)),), purpose="summarizer")
         async for part in self._invoke(request):

@@ -64,9 +64,7 @@ class CutIndex:
                 self._waiting.setdefault(block.id, []).append(at)
             elif isinstance(block, ToolResultBlock):
                 self._answer(block.call_id, at)
-        self.tokens_before.append(
-            self.tokens_before[-1] + (estimate_turn_tokens(turn) if tokens is None else tokens)
-        )
+        self.tokens_before.append(self.tokens_before[-1] + (estimate_turn_tokens(turn) if tokens is None else tokens))
         cut = at + 1
         if self._waiting:
             self._undecided.append(cut)

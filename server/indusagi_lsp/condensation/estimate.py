@@ -7,6 +7,7 @@ The weights were fitted to o200k; `benchmarks/condensation.py` keeps the referen
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,8 +38,8 @@ TOOL_TOKENS = 12
 CALL_TOKENS = 8
 """What a tool call or a result costs beside its text: its id and its wrapping."""
 
-JSON_CHARS = 3.6
-"""Characters of JSON per token; its marks and escapes make it denser than prose."""
+JSON_CHARS = 4.5
+"""Characters of JSON per token where a mark (quote, brace, slash, backslash...) counts as two characters."""
 
 # Tokens per character beyond ASCII, told by the first byte of its UTF-8: Latin, Cyrillic, Arabic...; South Asian scripts
 # and punctuation, arrows, boxes; Chinese and kana; Hangul; emoji and the rest.
@@ -50,6 +51,7 @@ _WEIGHTS = (
     (bytes(range(0xEE, 0xF5)), 1.50),
 )
 _ASCII = bytes(range(0x80))
+_NOT_MARKS = bytes(byte for byte in range(0x100) if chr(byte) not in string.punctuation)
 
 
 def estimate_text_tokens(text: str) -> int:
@@ -65,19 +67,22 @@ def estimate_text_tokens(text: str) -> int:
         return (len(text) + 3) // 4
 
     data = text.encode("utf-8", "surrogatepass")
+    beyond, tokens = _beyond_ascii(data)
+    return int((len(data) - beyond) / 4 + tokens) + 1
+
+
+def _beyond_ascii(data: bytes) -> tuple[int, float]:
+    """How many bytes of UTF-8 are not ASCII, and how many tokens they make."""
     beyond = data.translate(None, _ASCII)
-    tokens = (len(data) - len(beyond)) / 4
-    for leads, weight in _WEIGHTS:
-        tokens += weight * (len(beyond) - len(beyond.translate(None, leads)))
-    return int(tokens) + 1
+    return len(beyond), sum(weight * (len(beyond) - len(beyond.translate(None, leads))) for leads, weight in _WEIGHTS)
 
 
 def estimate_json_tokens(value: Any) -> int:
     """The tokens of JSON data, as it would be written."""
     data = dumps(value)
-    if data.isascii():
-        return int(len(data) / JSON_CHARS) + 1
-    return int(estimate_text_tokens(data.decode("utf-8", "surrogatepass")) * 4 / JSON_CHARS)
+    beyond, tokens = (0, 0.0) if data.isascii() else _beyond_ascii(data)
+    marks = len(data.translate(None, _NOT_MARKS))
+    return int((len(data) - beyond + marks) / JSON_CHARS + tokens) + 1
 
 
 def estimate_block_tokens(block: Block) -> int:
@@ -110,9 +115,7 @@ def estimate_fixed_tokens(system: str = "", tools: Iterable[ToolSpec] = ()) -> i
     return total
 
 
-def estimate_context_tokens(
-    turns: Iterable[Turn], *, system: str = "", tools: Iterable[ToolSpec] = ()
-) -> int:
+def estimate_context_tokens(turns: Iterable[Turn], *, system: str = "", tools: Iterable[ToolSpec] = ()) -> int:
     """The tokens of a whole prompt, by characters alone (seed: estimateContextTokens).
 
     Args:

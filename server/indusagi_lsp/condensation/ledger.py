@@ -68,9 +68,7 @@ _ERROR_HINTS = ("rror", "xception", "ERR", "FAIL", "SIG", "CVE-", "GHSA-")
 _NUMBERS = re.compile(r"\d\.\d{1,6}\.\d")
 _VERSION = re.compile(r"(?:@?[\w./-]+@)?v?\d{1,6}\.\d{1,6}\.\d{1,6}(?:-[\w.]{1,30})?")
 _MARKS = "\"'`,;:.()[]{}<>|*"
-_EXIT = re.compile(
-    r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)\"?:?|returned(?: code)?) ?(-?\d+)", re.IGNORECASE
-)
+_EXIT = re.compile(r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)\"?:?|returned(?: code)?) ?(-?\d+)", re.IGNORECASE)
 _STANDING = re.compile(
     r"\b(?:always|never|don'?t|do not|must(?: not)?|make sure|only|instead|from now on|remember|prefer|avoid|at least|at most|"
     r"keep|without|should|no need|use)\b",
@@ -134,9 +132,7 @@ class _Collector:
         self.question = earlier.question  # or the text that may hold one
         self.folder = ""  # where the last command ran
         self.folders: dict[str, int] = {}
-        self._runs: dict[
-            str, tuple[str, bool]
-        ] = {}  # call id -> the command as it is noted, whether it is piped
+        self._runs: dict[str, tuple[str, bool]] = {}  # call id -> the command as it is noted, whether it is piped
 
     def take(self, turn: Turn, weight: float) -> None:
         """Note one turn."""
@@ -174,11 +170,7 @@ class _Collector:
 
     def _run(self, action: Action, weight: float) -> tuple[str, bool]:
         line = take_apart(action.command)
-        folder = (
-            _absolute(action.folder or self.folder, line.folder)
-            if line.folder
-            else action.folder or self.folder
-        )
+        folder = _absolute(action.folder or self.folder, line.folder) if line.folder else action.folder or self.folder
         if folder.startswith("/"):
             self.folder = folder
             self.folders[folder] = self.folders.get(folder, 0) + 1
@@ -342,17 +334,11 @@ def _outcome(window: str, is_error: bool | None) -> str:
 
 
 def _absolute(folder: str, path: str) -> str:
-    return (
-        path
-        if not folder or path.startswith(("/", "~"))
-        else f"{folder.rstrip('/')}/{path.removeprefix('./')}"
-    )
+    return path if not folder or path.startswith(("/", "~")) else f"{folder.rstrip('/')}/{path.removeprefix('./')}"
 
 
 _MOST = 0.75
-_STOP = frozenset(
-    ("src", "lib", "packages", "app", "apps", "tests", "test", "server", "docs", "node_modules")
-)
+_STOP = frozenset(("src", "lib", "packages", "app", "apps", "tests", "test", "server", "docs", "node_modules"))
 
 
 def _root(paths: Iterable[str], folders: dict[str, int]) -> str:

@@ -60,12 +60,25 @@ def render(ledger: Ledger, budget: int) -> str:
 
     Args:
         ledger: the facts.
-        budget: tokens; the text stays within it.
+        budget: tokens; the text stays within it, at least 100.
 
     Returns:
         The whole summary, beginning with the seed's line.
     """
-    return assemble(dict(plain_sections(ledger)), ledger, budget, note=CODE_NOTE)
+    sections = dict(plain_sections(ledger))
+    text = ""
+    for part in (
+        1.0,
+        0.8,
+        0.6,
+        0.3,
+        0.0,
+    ):  # line by line the costs are estimates too, so a small text may need a second try
+        text = assemble(sections, ledger, int(budget * part), note=CODE_NOTE)
+        if estimate_text_tokens(text) <= budget:
+            break
+
+    return text
 
 
 def assemble(
@@ -98,9 +111,7 @@ def assemble(
     groups[ERRORS] = [_line(_counted(entry)) for entry in ledger.errors]
     groups[VERSIONS] = [_line(_counted(entry)) for entry in ledger.versions]
     shown = {line.text for name in (GOAL, CONSTRAINTS, DECISIONS) for line in groups[name]}
-    groups[SAID] = [
-        line for line in _lines(_newest_first(ledger.requests, _REQUEST_CHARS)) if line.text not in shown
-    ]
+    groups[SAID] = [line for line in _lines(_newest_first(ledger.requests, _REQUEST_CHARS)) if line.text not in shown]
     headings = sum(_cost(name) + 2 for name, lines in groups.items() if lines)
     _choose(groups, budget - _cost(head) - headings - _cost(ledger.root) - 6)
     return _written(head, groups, ledger)
@@ -134,8 +145,9 @@ def _line(text: str) -> _Line:
 
 def _lines(items: Iterable[str], first: Sequence[str] = ()) -> list[_Line]:
     lines = [_line(item) for item in items]
+    wanted = frozenset(first)
     for line in lines:
-        line.first = line.text in first
+        line.first = line.text in wanted
     return lines
 
 
@@ -306,9 +318,7 @@ def parse(text: str) -> Ledger:
 def _weighed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries with weights that fall by their place, since the heaviest was written first."""
     found = tuple(entries)
-    return tuple(
-        msgspec.structs.replace(entry, weight=1.0 - at / (len(found) + 1)) for at, entry in enumerate(found)
-    )
+    return tuple(msgspec.structs.replace(entry, weight=1.0 - at / (len(found) + 1)) for at, entry in enumerate(found))
 
 
 def _parse_counted(text: str) -> Entry:

@@ -26,11 +26,10 @@ from indusagi_lsp.contract.turns import (
 
 _Change: TypeAlias = Callable[[Block], Block | None]
 
-NOTICE = (
-    "[… {} characters left out here; the whole is kept in the session, search for it when it is needed …]"
-)
+NOTICE = "[... {} characters left out here; the whole is kept in the session, search for it when it is needed ...]"
 IMAGE_NOTICE = "[an image was left out here; it is kept in the session]"
 _LARGE_ARGUMENT = 1_000  # characters: a text in a call's arguments above this is masked
+_SHORT_THINKING = 100  # characters: dropping less gains nothing
 _SMALLEST = 400  # characters that truncation leaves of a text
 
 
@@ -45,16 +44,14 @@ class Reduction(msgspec.Struct, frozen=True):
 def shorten(text: str, limit: int) -> str:
     """`text` with its middle replaced by a notice, when it is longer than `limit` characters and that saves something."""
     notice = NOTICE.format(len(text) - limit)
-    if len(text) <= limit + len(notice) + 2:
+    if len(text) <= limit + len(notice) + 10:
         return text
 
     head = limit * 2 // 3
     return f"{text[:head]}\n{notice}\n{text[len(text) - (limit - head) :]}"
 
 
-def reduce_turns(
-    turns: Sequence[Turn], target: int, *, result_chars: int = 2_000, recent: int = 2
-) -> Reduction:
+def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_000, recent: int = 2) -> Reduction:
     """Make `turns` smaller, step by step and the oldest first, until they fit.
 
     Args:
@@ -132,7 +129,7 @@ def _drop_heavy(block: Block) -> Block | None:
     """Step 2: images and thinking."""
     if isinstance(block, ImageBlock):
         return TextBlock(IMAGE_NOTICE)
-    return None if isinstance(block, ThinkingBlock) else block
+    return None if isinstance(block, ThinkingBlock) and len(block.text) > _SHORT_THINKING else block
 
 
 def _truncate(block: Block, limit: int) -> Block | None:

@@ -25,9 +25,7 @@ class ContextMeter:
     resumed, undone), call `reset`: usage that was reported for another history does not count any more.
     """
 
-    def __init__(
-        self, turns: Iterable[Turn] = (), *, system: str = "", tools: Sequence[ToolSpec] = ()
-    ) -> None:
+    def __init__(self, turns: Iterable[Turn] = (), *, system: str = "", tools: Sequence[ToolSpec] = ()) -> None:
         self._fixed = estimate_fixed_tokens(system, tools)
         self._index = CutIndex()
         self._bytes = 0

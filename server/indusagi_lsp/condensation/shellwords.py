@@ -22,7 +22,7 @@ _EXPLORERS = frozenset(
      "sort", "tail", "tree", "wc", "which")
 )  # fmt: skip
 _FILTERED = re.compile(r"(?:\s+2>&1)?(?:\s*\|\s*(?:head|tail|grep|sort|cat)\b[^|&;]*)+$")
-_COMMIT = re.compile(r"git commit\b[^\n]*?-a?m\s+(?:\"\$\(cat <<'?EOF'?\n([^\n]+)|'([^'\n]+)|\"([^\"\n]+))")
+_COMMIT = re.compile(r"git commit\b[^\n]*?-[a-z]*m\s+(?:\"\$\(cat <<'?EOF'?\n([^\n]+)|'([^'\n]+)|\"([^\"\n]+))")
 _MAX_SCANNED = 2_000  # characters of a command line: what follows is a script or data
 
 
@@ -81,9 +81,7 @@ def take_apart(command: str) -> CommandLine:
         first = _FILTERED.sub("", first)
     piped = "|" in body.split("\n", 1)[0].replace("||", "")
     message = next((group for group in commit.groups() if group), "").strip() if commit else ""
-    return CommandLine(
-        first, folder, tuple(read), tuple(modified), exploring and not modified, message, piped
-    )
+    return CommandLine(first, folder, tuple(read), tuple(modified), exploring and not modified, message, piped)
 
 
 def _files_of(words: list[str], read: list[str], modified: list[str]) -> None:
@@ -91,9 +89,7 @@ def _files_of(words: list[str], read: list[str], modified: list[str]) -> None:
     verb, rest = words[0], words[1:]
     if verb == "git" and rest[:1] in (["mv"], ["rm"]):
         verb, rest = rest[0], rest[1:]
-    paths = [
-        word for word in rest if not word.startswith("-") and len(word) < 300 and _PATHLIKE.fullmatch(word)
-    ]
+    paths = [word for word in rest if not word.startswith("-") and len(word) < 300 and _PATHLIKE.fullmatch(word)]
     if verb == "sed" and any(word.startswith("-i") for word in rest):
         modified += paths
     elif verb in _READERS:

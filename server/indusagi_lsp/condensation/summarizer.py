@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from indusagi_lsp.condensation.cut import SUMMARY_PREFIX, is_summary
+from indusagi_lsp.condensation.estimate import estimate_text_tokens
 from indusagi_lsp.condensation.ledger_text import CONSTRAINTS, SECTIONS
 from indusagi_lsp.condensation.masking import shorten
 from indusagi_lsp.contract.errors import ModelError
@@ -41,6 +42,7 @@ UPDATE_NOTE = (
 MAX_OUTPUT_TOKENS = 1_600
 _ARGUMENT_CHARS = 600
 _TEXT_CHARS = 6_000
+_MOST_TOKENS = 3 * MAX_OUTPUT_TOKENS  # for models that heed no limit
 _LEAST_SECTIONS = 2  # an answer with fewer of the headings is not the summary that was asked for
 
 
@@ -99,6 +101,9 @@ async def ask(
         return Rejected("the model's answer had no end")
     if done.stop != "stop":
         return Rejected(f"the model stopped for another reason: {done.stop}", done.usage)
+
+    if estimate_text_tokens(done.turn.text) > _MOST_TOKENS:
+        return Rejected("the model's answer was far too long", done.usage)
 
     sections = parse_sections(done.turn.text)
     if len(sections) < _LEAST_SECTIONS:

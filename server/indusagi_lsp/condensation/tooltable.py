@@ -78,11 +78,7 @@ def action_of(name: str, arguments: Any) -> Action:
         if command.lstrip().startswith(("apply_patch", "*** Begin Patch")):
             return Action("modify", tuple(_PATCHED.findall(command)))
         folder = arguments.get("workdir") or arguments.get("cwd")
-        return (
-            Action("run", command=command, folder=folder if isinstance(folder, str) else "")
-            if command
-            else OTHER
-        )
+        return Action("run", command=command, folder=folder if isinstance(folder, str) else "") if command else OTHER
     if kind == "plan":
         return Action("plan", plan=tuple(_plan(arguments)))
     if kind in ("read", "modify"):

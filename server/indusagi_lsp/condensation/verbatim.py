@@ -43,9 +43,7 @@ class Kept(msgspec.Struct, frozen=True):
 def said_by_user(turn: Turn) -> bool:
     """Whether a person spoke in this turn: role user, and neither a summary nor results alone."""
     return (
-        turn.role == USER
-        and not is_summary(turn)
-        and any(isinstance(b, TextBlock | ImageBlock) for b in turn.blocks)
+        turn.role == USER and not is_summary(turn) and any(isinstance(b, TextBlock | ImageBlock) for b in turn.blocks)
     )
 
 
