@@ -94,6 +94,11 @@ class SessionGraph:
         """Every node's id, in the order in which the nodes came. Not to be changed."""
         return self._ids
 
+    @property
+    def gaps(self) -> int:
+        """How many nodes have lost their parent."""
+        return len(self._lost)
+
     def node(self, node: str) -> Node:
         """One node.
 

@@ -18,11 +18,12 @@ from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, Turn
 from indusagi_lsp.sessions.graph import SessionGraph
+from indusagi_lsp.sessions.liveview import LiveView
 from indusagi_lsp.sessions.log import FileChanged, SessionDeleted, SessionLog, Written
 from indusagi_lsp.sessions.nodes import Node, TurnLike, as_turn, hash_node, id_of, node_line, node_text
 from indusagi_lsp.sessions.state import FileSource, Loaded, LoadReport, SessionMeta, SessionState, load, take_news
 from indusagi_lsp.sessions.summaries import SessionSummary, summarize_state
-from indusagi_lsp.sessions.view import model_view, open_answers
+from indusagi_lsp.sessions.view import open_answers
 
 if TYPE_CHECKING:
     from indusagi_lsp.sessions.store import SessionStore
@@ -73,6 +74,7 @@ class Session:
         self._flushing: asyncio.Task[None] | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[Change], None]] = []
+        self._view = LiveView()
         self._missing = False
         self._closed = False
         self._background: set[asyncio.Task[None]] = set()
@@ -144,8 +146,7 @@ class Session:
 
     def model_view(self) -> tuple[Turn, ...]:
         """The live path as a model may be sent it: every call has its result (session format, "Reading")."""
-        ids = self.graph.ids_to(self.graph.leaf)
-        return model_view(self.graph.path_to(self.graph.leaf), self._started(ids))
+        return self._view.of(self.graph, self.graph.leaf, self._state.receipts)
 
     def _started(self, ids: Sequence[str]) -> Callable[[int, str], bool]:
         receipts = self._state.receipts

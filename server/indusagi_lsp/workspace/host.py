@@ -204,6 +204,8 @@ class Host:
                 new_id=self._new_id,
             ),
         )
+        # The first look at a long session costs most, and is remembered: it is taken off the event loop.
+        await asyncio.to_thread(session.model_view)
         await agent.start(session)
         live = LiveSession(
             agent, session, outlet=self._outlet, workspace=self.uri, clock=self.clock, on_change=self.changed

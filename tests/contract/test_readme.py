@@ -1,0 +1,31 @@
+"""The README says what the program does: its help, its settings, its commands, its links."""
+
+from __future__ import annotations
+
+import re
+
+from contract import readme
+
+TEXT = readme.README.read_text("utf-8")
+MAKEFILE = (readme.ROOT / "Makefile").read_text("utf-8")
+
+
+def test_help_is_what_the_program_prints() -> None:
+    assert readme.between(TEXT, "help") == readme.help_part(), "run `make generate`"
+
+
+def test_the_table_has_every_setting_with_its_default() -> None:
+    assert readme.settings_in(TEXT) == readme.settings()
+
+
+def test_every_make_command_that_the_docs_name_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    for path in [readme.README, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs").rglob("*.md"))]:
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", path.read_text("utf-8"), re.MULTILINE))
+        assert named <= targets, f"{path.name} names {sorted(named - targets)}"
+
+
+def test_every_link_to_a_file_leads_to_one() -> None:
+    for path in [readme.README, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
