@@ -54,9 +54,7 @@ class CircuitBreaker:
         left = self._opened + self._rest - self._clock.monotonic()
         if left > 0 or self._probing:
             seconds = max(1, round(left))
-            message = (
-                f"{self._label} failed {self._limit} times in a row, so it is not called for the moment."
-            )
+            message = f"{self._label} failed {self._limit} times in a row, so it is not called for the moment."
             raise ModelError(
                 message,
                 hint=f"Try again in {seconds} s, or choose another model.",

@@ -7,6 +7,7 @@ there too, since it reads certificates from disk.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -127,9 +128,7 @@ class ProviderClient:
         """
         response: StreamedResponse | None = None
         try:
-            messages = to_messages(
-                request, provider=self._provider_name, images=card.images, tools=card.tools
-            )
+            messages = to_messages(request, provider=self._provider_name, images=card.images, tools=card.tools)
             opened = model_request_stream(
                 self._model(card.name),
                 messages,
@@ -137,7 +136,10 @@ class ProviderClient:
                 model_request_parameters=_parameters(request, card),
                 instrument=False,
             )
-            async with opened as response:
+            async with AsyncExitStack() as stack:
+                # The library already waits for the first event here.
+                async with asyncio.timeout(self._idle * _QUIET_FACTOR):
+                    response = await stack.enter_async_context(opened)
                 async for part in self._parts(response):
                     yield part
         except TimeoutError:
@@ -178,9 +180,7 @@ class ProviderClient:
         usage = response.usage
         if not usage.input_tokens and not usage.output_tokens:
             return ModelDone(turn, stop)
-        counted = Usage(
-            usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
-        )
+        counted = Usage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
         cost = prices.cost(self._provider, card.name, counted, now_ms=self._clock.now_ms())
         return ModelDone(
             turn, stop, Usage(counted.input, counted.output, counted.cache_read, counted.cache_write, cost)
@@ -295,7 +295,7 @@ def _continued(index: int, delta: object, calls: dict[int, tuple[int, str, str]]
 
 
 def _finished(response: StreamedResponse) -> bool:
-    """Whether the provider itself said that the answer is complete; the library assumes it of a stream that just ends."""
+    """Whether the provider itself said that the answer is complete: the library assumes it of any stream."""
     details = response.provider_details or {}
     return "finish_reason" in details or "refusal" in details
 

@@ -6,13 +6,11 @@ Keys and addresses come from the user's own configuration or environment, never 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Kind: TypeAlias = Literal["anthropic", "openai", "google", "ollama", "openai-compatible"]
 
@@ -117,9 +115,7 @@ KNOWN: dict[Kind, _Known] = {
 _KEY_NEEDED: frozenset[Kind] = frozenset({"anthropic", "openai", "google"})
 
 
-def resolve_providers(
-    config: ModelsConfig, environ: Mapping[str, str]
-) -> tuple[dict[str, Provider], tuple[str, ...]]:
+def resolve_providers(config: ModelsConfig, environ: Mapping[str, str]) -> tuple[dict[str, Provider], tuple[str, ...]]:
     """Make the table of providers.
 
     Args:
@@ -179,16 +175,12 @@ def _kind_of(name: str) -> Kind:
     return "openai-compatible"
 
 
-def _key(
-    name: str, settings: ProviderConfig, known: _Known | None, environ: Mapping[str, str]
-) -> tuple[str, str]:
+def _key(name: str, settings: ProviderConfig, known: _Known | None, environ: Mapping[str, str]) -> tuple[str, str]:
     """The key, and where it should be set."""
     if settings.api_key:
         return settings.api_key.strip(), f"`apiKey` of the provider {name!r} in your settings"
     if settings.api_key_env:
-        return environ.get(
-            settings.api_key_env, ""
-        ).strip(), f"the environment variable {settings.api_key_env}"
+        return environ.get(settings.api_key_env, "").strip(), f"the environment variable {settings.api_key_env}"
     names = known.key_envs if known is not None else ()
     if not names:
         return "", f"`apiKey` or `apiKeyEnv` of the provider {name!r} in your settings"

@@ -51,12 +51,13 @@ def fault(error: Exception, provider: Provider, model: str, *, now_ms: int) -> M
     if isinstance(error, ai.ModelAPIError):
         return _api_fault(error, provider, model, now_ms)
     detail = _shown(str(error), provider)
-    if isinstance(error, (ai.UnexpectedModelBehavior, ValueError, KeyError, TypeError)):
-        message = (
-            f"{provider.label} answered with something that is no answer of a model: {detail or 'nothing'}."
-        )
-        return ModelError(message, hint=f"Check that {provider.base_url} is the right address.")
-    return ModelError(f"The call of {provider.label} failed ({type(error).__name__}): {detail}.")
+    if isinstance(error, ai.UserError):
+        message = f"{provider.label} cannot be asked this: {detail}."
+        return ModelError(message, hint="Choose another model.")
+    # Whatever else a library stumbles over, it stumbles over while it reads what came.
+    tail = f" ({detail})" if isinstance(error, ai.UnexpectedModelBehavior) and detail else ""
+    message = f"{provider.label} answered with something that is no answer of a model{tail}."
+    return ModelError(message, hint=f"Check that {provider.base_url} is the right address.")
 
 
 def broken_off(provider: Provider) -> ModelError:
@@ -96,9 +97,7 @@ def _api_fault(error: ai.ModelAPIError, provider: Provider, model: str, now_ms: 
         return ModelError(message, hint="List the models to see which can be used.", status=status)
 
     asked = _asked(error, now_ms)
-    if isinstance(error, ai.ModelQuotaExceededError) or (
-        status == 429 and asked is None and _SPENT.search(said)
-    ):
+    if isinstance(error, ai.ModelQuotaExceededError) or (status == 429 and asked is None and _SPENT.search(said)):
         message = f"{provider.label} refused, since the account's quota or credit is used up{code}{tail}."
         return ModelError(message, hint="Look at the account, or choose another model.", status=status)
     if status == 429 and _TOO_LARGE_AT_ONCE.search(said):
@@ -154,9 +153,7 @@ def _connection_fault(error: ai.ModelConnectionError, provider: Provider, detail
     if error.phase in ("connect", "pool"):
         refused = _was_refused(error)
         what = "refused the connection" if refused else "cannot be reached"
-        hint = (
-            "Start it, or check its address." if provider.loopback else "Check the network and the address."
-        )
+        hint = "Start it, or check its address." if provider.loopback else "Check the network and the address."
         message = f"{provider.label} at {provider.base_url} {what}."
         # Nothing that is not running on this machine starts by being called again.
         return ModelError(message, hint=hint, retryable=not (provider.loopback and not timed_out))

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,7 @@ class LocalModel:
         self._starting: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._client: ProviderClient | None = None
+        self._folder = ""
 
     def absence(self) -> str:
         """Why the model cannot be used, empty if it can. Reads the disk: call it in a thread."""
@@ -146,7 +148,11 @@ class LocalModel:
         bundle = await asyncio.to_thread(self._find)
         await asyncio.to_thread(weights.check_weights, bundle.weights, self._cache_dir)
         key = secrets.token_urlsafe(24)
-        socket = "" if sys.platform == "win32" else await asyncio.to_thread(_socket_path)
+        socket = ""
+        if sys.platform != "win32":
+            # Short, since the path of a Unix socket has about a hundred bytes; the folder is the user's alone.
+            self._folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="indusagi-")
+            socket = str(Path(self._folder) / "model.sock")
         order = {
             "runtime": str(bundle.runtime),
             "weights": str(bundle.weights),
@@ -194,27 +200,28 @@ class LocalModel:
         return str(answer["address"])
 
     async def _stop(self) -> None:
-        client, process = self._client, self._process
+        client, process, folder = self._client, self._process, self._folder
         self._client = self._process = None
+        self._folder = ""
         if client is not None:
             await client.close()
-        if process is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            async with asyncio.timeout(1.0):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+        if process is not None:
+            await _end(process)
+        if folder:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Let the process end by itself, then by force."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(1.0):
             await process.wait()
-
-
-def _socket_path() -> str:
-    # Short, since the path of a Unix socket may have about a hundred bytes; the folder is the user's alone
-    # (0700).
-    return str(Path(tempfile.mkdtemp(prefix="indusagi-")) / "model.sock")
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 def _load_client() -> None:

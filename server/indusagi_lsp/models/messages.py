@@ -109,9 +109,7 @@ def _user_parts(
         elif isinstance(block, ToolResultBlock):
             output, name = clean(block.output), names.get(block.call_id, "unknown")
             if tools:
-                yield ToolReturnPart(
-                    name, output, block.call_id, outcome="failed" if block.is_error else "success"
-                )
+                yield ToolReturnPart(name, output, block.call_id, outcome="failed" if block.is_error else "success")
             else:
                 yield UserPromptPart(f"[result of {name}]\n{output}")
 
@@ -123,15 +121,11 @@ def _answer_parts(blocks: Iterable[Block], *, provider: str, tools: bool) -> Ite
                 yield TextPart(clean(block.text), **_proofs(block.extra, provider))
         elif isinstance(block, ThinkingBlock):
             if block.extra.get(_PROVENANCE) == provider:
-                yield ThinkingPart(
-                    clean(block.text), signature=block.signature, **_proofs(block.extra, provider)
-                )
+                yield ThinkingPart(clean(block.text), signature=block.signature, **_proofs(block.extra, provider))
         elif isinstance(block, ToolCallBlock):
             if tools:
                 arguments = block.input if isinstance(block.input, dict) else {"INVALID_JSON": block.input}
-                yield ToolCallPart(
-                    block.name, _cleaned(arguments), block.id, **_proofs(block.extra, provider)
-                )
+                yield ToolCallPart(block.name, _cleaned(arguments), block.id, **_proofs(block.extra, provider))
             else:
                 yield TextPart(f"[called {block.name}]")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,6 +22,8 @@ def list_models(provider: Provider, *, timeout: float = 0.7) -> list[str] | None
     Returns:
         Their names; None if it does not answer, or answers something else.
     """
+    import http.client
+
     parts = urlsplit(provider.base_url)
     cls = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = cls(parts.hostname or "", parts.port, timeout=timeout)
@@ -32,9 +33,7 @@ def list_models(provider: Provider, *, timeout: float = 0.7) -> list[str] | None
         response = connection.getresponse()
         data = json.loads(response.read(_LARGEST)) if response.status == 200 else None
         models = data["data"] if isinstance(data, dict) else None
-        return (
-            [model["id"] for model in models if isinstance(model["id"], str)] if models is not None else None
-        )
+        return [model["id"] for model in models if isinstance(model["id"], str)] if models is not None else None
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return None
     finally:

@@ -211,9 +211,7 @@ class Player:
 
     def _find(self, request: ModelRequest) -> int | None:
         fitting = [
-            index
-            for index, reply in enumerate(self._replies)
-            if index not in self._used and reply.fits(request)
+            index for index, reply in enumerate(self._replies) if index not in self._used and reply.fits(request)
         ]
         matched = [index for index in fitting if self._replies[index].match is not None]
         return min(matched or fitting, default=None)
@@ -292,9 +290,7 @@ def _deltas(reply: Reply) -> list[ModelPart]:
     deltas.extend(TextDelta(piece) for piece in _pieces(reply.text, reply.chunk))
     for index, call in enumerate(reply.calls):
         raw = call.input if isinstance(call.input, str) else jsontext.dumps(call.input).decode()
-        deltas.extend(
-            ToolCallDelta(index, call.id, call.name, piece) for piece in _pieces(raw, reply.chunk) or [""]
-        )
+        deltas.extend(ToolCallDelta(index, call.id, call.name, piece) for piece in _pieces(raw, reply.chunk) or [""])
     return deltas
 
 

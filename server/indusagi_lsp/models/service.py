@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 120.0
 _CLOSE_SECONDS = 2.0
-_NAMING_HINT = (
-    "Name a model as provider:name, for instance anthropic:claude-sonnet-5-5, ollama:qwen3 or local:smollm2."
-)
+_NAMING_HINT = "Name a model as provider:name, for instance anthropic:claude-sonnet-5-5, ollama:qwen3 or local:smollm2."
 
 
 class Listed(NamedTuple):
