@@ -1,7 +1,7 @@
 """Condensation: how right the estimate is, how fast a condensation, and how much of what was said survives it.
 
-Each value of `estimate` and `condense` is the worst of several parts, as a share of that part's goal: 1.0 just meets it.
-`probes` is the part of the needed facts that the summary's text holds, in the macro average over real transcripts.
+Each value of `estimate` and `condense` is the worst of several parts, as a share of that part's goal: 1.0 just meets
+it. `probes` is the part of the needed facts that the summary's text holds, in the macro average over real transcripts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import mean
+
+import msgspec
 
 from benchmarks import foreign, probes
 from benchmarks.harness import Measured, cpu, ratios
@@ -42,7 +45,7 @@ _PARSES, _CUT_US = 3.0, 10.0
 _CUTS = (0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
 
 
-def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measured]:  # noqa: FBT001 - the package's interface
+def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measured]:
     """Run those of `names`; see the package."""
     for name in names:
         if name == "estimate":
@@ -93,11 +96,11 @@ def _estimate() -> Measured:
     real = [errors for errors in real if errors]
     if real:
         everything = [error for errors in real for error in errors]
-        mean = sum(everything) / len(everything)
+        off = mean(everything)
         under = -min(everything)
         parts["under"] = under / _UNDER
-        parts["mean"] = abs(mean) / _MEAN
-        note += f"; one step ahead over {len(everything)} prompts: worst {under:.1%} too low, mean {mean:+.2%}"
+        parts["mean"] = abs(off) / _MEAN
+        note += f"; one step ahead over {len(everything)} prompts: worst {under:.1%} too low, mean {off:+.2%}"
     else:
         note += "; no transcripts here, so one step ahead was not measured"
     return Measured("estimate", max(parts.values()), min(parts.values()), max(parts.values()), note)
@@ -114,7 +117,7 @@ def _really_reported(sample: foreign.Sample) -> bool:
 def generated(seed: int, turns: int) -> list[Turn]:
     """A history that looks like work on a code base: reads, edits, commands with long outputs, and a user's word."""
     rng = random.Random(seed)
-    words = "session index cache parser handler buffer token graph leaf cursor shard".split()
+    words = ["session", "index", "cache", "parser", "handler", "buffer", "token", "graph", "leaf", "cursor", "shard"]
     history: list[Turn] = []
 
     def prose(count: int) -> str:
@@ -205,11 +208,24 @@ def histories(data: Path | None) -> list[foreign.Sample]:
     return [sample for sample in foreign.samples() if len(sample.turns) >= 20]
 
 
-def cuts_of(sample: foreign.Sample) -> Iterator[tuple[Sequence[Turn], str]]:
-    """The dropped turns and what the assistant went on to write, for several cuts."""
+class Case(msgspec.Struct, frozen=True):
+    """One cut: the dropped turns, the facts of them that the continuation needs, and the continuation."""
+
+    dropped: Sequence[Turn]
+    needed: list[probes.Fact]
+    later: probes.Later
+
+
+def cases(sample: foreign.Sample) -> list[Case]:
+    """Several cuts of one transcript; those after which nothing was needed again are left out."""
+    found = []
     for part in _CUTS:
         at = int(len(sample.turns) * part)
-        yield sample.turns[:at], "\n".join(map(probes.call_texts, sample.turns[at:]))
+        later = probes.Later.of(sample.turns[at:])
+        needed = [fact for fact in probes.facts(sample.turns[:at]) if probes.needed(fact, later)]
+        if needed:
+            found.append(Case(sample.turns[:at], needed, later))
+    return found
 
 
 def summary_text(turns: Sequence[Turn], invoke: ModelInvoker | None = None) -> str:
@@ -219,7 +235,7 @@ def summary_text(turns: Sequence[Turn], invoke: ModelInvoker | None = None) -> s
 
 
 def chained(sample: foreign.Sample) -> tuple[int, int]:
-    """What may never be lost, over three condensations in a chain: how much is in the text or one query away, of all."""
+    """What may never be lost, over a chain of three: how much is in the text or one query away, and of how much."""
     size = len(sample.turns)
     history: list[Turn] = []
     start = 0
@@ -239,30 +255,32 @@ def chained(sample: foreign.Sample) -> tuple[int, int]:
 
 
 def needed_recall(
-    samples: Iterable[foreign.Sample], invoke: ModelInvoker | None = None
-) -> tuple[float, float, list[float]]:
-    """Macro averages of the needed facts: in the text alone, with the dropped turns searchable, and per transcript."""
-    alone, searched = [], []
-    for sample in samples:
-        in_text, found = [], []
-        for dropped, later in cuts_of(sample):
-            needed = [fact for fact in probes.facts(dropped) if probes.needed(fact, later)]
-            text = summary_text(dropped, invoke)
-            search = probes.Search(dropped)
-            lines = later.split("\n")
-            in_text.append(probes.recall(needed, lambda fact, text=text: probes.present(fact, text)))
-            found.append(
-                probes.recall(
-                    needed,
-                    lambda fact, text=text, search=search, lines=lines: (
-                        probes.present(fact, text) or _found(fact, search, lines)
-                    ),
-                )
-            )
-        if any(in_text):
-            alone.append(probes.macro(in_text))
-            searched.append(probes.macro(found))
-    return sum(alone) / len(alone), sum(searched) / len(searched), alone
+    samples: Iterable[Sequence[Case]],
+    text_of: Callable[[Sequence[Turn]], str] = summary_text,
+    *,
+    searching: bool = False,
+) -> list[float]:
+    """The needed facts that a text about the dropped turns holds: the macro average of each transcript's cuts.
+
+    Args:
+        samples: the cases of each transcript.
+        text_of: makes the text out of the dropped turns.
+        searching: count also what a search of the dropped turns would bring.
+    """
+    scores = []
+    for some in samples:
+        tables = []
+        for case in some:
+            text = text_of(case.dropped)
+            held = {fact for fact in case.needed if probes.present(fact, text)}
+            if searching:
+                search = probes.Search(case.dropped)
+                lines = case.later.text.split("\n")
+                held |= {fact for fact in case.needed if fact not in held and _found(fact, search, lines)}
+            tables.append(probes.recall(case.needed, held.__contains__))
+        if tables:
+            scores.append(probes.macro(tables))
+    return scores
 
 
 def _found(fact: probes.Fact, search: probes.Search, lines: Sequence[str]) -> bool:
@@ -280,11 +298,13 @@ def _probes(data: Path | None) -> Measured:
             "probes", "no transcripts of other agents are here; name their folder in INDUSAGI_TRANSCRIPTS"
         )
 
-    alone, searched, each = needed_recall(samples)
+    of_each = list(map(cases, samples))
+    each = needed_recall(of_each)
+    searched = needed_recall(of_each, searching=True)
     held, must = (sum(numbers) for numbers in zip(*map(chained, samples), strict=True))
     note = (
-        f"needed facts in {BUDGET} tokens of text with no model; with the dropped turns searchable {searched:.2f}; over "
-        f"three condensations {held} of {must} files modified, errors, standing instructions and last requests in the text "
-        f"or one query away; {len(samples)} transcripts"
+        f"needed facts in {BUDGET} tokens of text with no model; with the dropped turns searchable {mean(searched):.2f}"
+        f"; over three condensations {held} of {must} files modified, errors, standing instructions and last requests "
+        f"in the text or one query away; {len(samples)} transcripts"
     )
-    return Measured("probes", alone * held / must, min(each), max(each), note)
+    return Measured("probes", mean(each) * held / must, min(each), max(each), note)

@@ -146,15 +146,12 @@ def _claude(name: str, data: bytes) -> Sample:
 
         said = message.get("usage") or {}
         prompt = sum(
-            said.get(key) or 0
-            for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+            said.get(key) or 0 for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         )
         if message.get("id") == last_id:
             turns[-1] = Turn(ASSISTANT, turns[-1].blocks + blocks)
             if usage and prompt:
-                usage[-1] = Reported(
-                    usage[-1].at, prompt, max(usage[-1].output, said.get("output_tokens") or 0)
-                )
+                usage[-1] = Reported(usage[-1].at, prompt, max(usage[-1].output, said.get("output_tokens") or 0))
         else:
             if prompt:
                 usage.append(Reported(len(turns), prompt, said.get("output_tokens") or 0))
@@ -254,9 +251,7 @@ def _codex_item(kind: Any, payload: dict[str, Any], turns: list[Turn]) -> None:
         case "custom_tool_call":
             _join(turns, ToolCallBlock(payload["call_id"], payload["name"], payload["input"]))
         case "function_call_output" | "custom_tool_call_output":
-            turns.append(
-                Turn(TOOL, (ToolResultBlock(payload["call_id"], _output_text(payload.get("output"))),))
-            )
+            turns.append(Turn(TOOL, (ToolResultBlock(payload["call_id"], _output_text(payload.get("output"))),)))
 
 
 def _join(turns: list[Turn], block: Block) -> None:
@@ -286,9 +281,7 @@ def _gemini(name: str, data: bytes) -> Sample:
         if blocks:
             turns.append(Turn(ASSISTANT, tuple(blocks)))
         for call in calls:
-            parts = [
-                part.get("functionResponse", {}).get("response", {}) for part in call.get("result") or []
-            ]
+            parts = [part.get("functionResponse", {}).get("response", {}) for part in call.get("result") or []]
             text = "\n".join(str(part.get("output", part.get("error", ""))) for part in parts)
             turns.append(Turn(TOOL, (ToolResultBlock(call["id"], text, call.get("status") == "error"),)))
 

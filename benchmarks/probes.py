@@ -1,7 +1,7 @@
 """Deterministic probes: facts of dropped turns, and whether the real continuation used them again.
 
-This extractor shares no code and no tables with the ledger that it judges: it looks at the shape of the arguments, not at
-the names of tools. A fact is *needed* when the turns after the cut, the assistant's words or its calls, use it again.
+This extractor shares no code and no tables with the ledger that it judges: it looks at the shape of the arguments, not
+at the names of tools. A fact is *needed* when the turns after the cut, the assistant's words or calls, use it again.
 """
 
 from __future__ import annotations
@@ -125,20 +125,40 @@ def _of_call(block: ToolCallBlock, runs: set[str]) -> Iterator[tuple[str, str]]:
         yield from (("version", found) for found in _VERSION.findall(command))
 
 
-def needed(fact: Fact, later: str) -> bool:
-    """Whether the continuation uses the fact: `later` is what the assistant wrote in it."""
+class Later(msgspec.Struct, frozen=True):
+    """A continuation: what the assistant wrote in it, also in lower case."""
+
+    text: str
+    lowered: str
+
+    @classmethod
+    def of(cls, turns: Iterable[Turn]) -> Later:
+        """The continuation that `turns` are."""
+        text = "\n".join(map(call_texts, turns))
+        return cls(text, text.lower())
+
+
+def needed(fact: Fact, later: Later) -> bool:
+    """Whether the continuation uses the fact."""
     if fact.kind in ("modified", "read"):
-        return "/".join(fact.key.split("/")[-2:]) in later
+        return "/".join(fact.key.split("/")[-2:]) in later.text
     if fact.kind == "instruction":
         words = {word.lower() for word in _WORD.findall(fact.key)}
-        used = sum(word in later.lower() for word in words)
+        used = sum(word in later.lowered for word in words)
         return bool(words) and used >= max(2, len(words) // 2)
-    return re.search(rf"(?<![\w.]){re.escape(fact.key)}(?![\w])", later) is not None
+    return _as_word(fact.key, later.text)
+
+
+def _as_word(key: str, text: str) -> bool:
+    """Whether `key` stands in `text` by itself, not as a part of a longer word."""
+    return key in text and re.search(rf"(?<![\w.]){re.escape(key)}(?!\w)", text) is not None
 
 
 def present(fact: Fact, text: str) -> bool:
     """Whether `text` holds the fact; a path may be written by its folder and its name in one line."""
     if fact.kind in ("modified", "read"):
+        if fact.key.rsplit("/", 1)[-1] not in text:
+            return False
         *_, parent, name = ("", *fact.key.split("/"))
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
         if fact.clear:
@@ -147,7 +167,7 @@ def present(fact: Fact, text: str) -> bool:
     if fact.kind in ("instruction", "standing", "last"):
         squeezed = " ".join(text.split())
         return " ".join(fact.key.split())[:60] in squeezed
-    return re.search(rf"(?<![\w.]){re.escape(fact.key)}(?![\w])", text) is not None
+    return _as_word(fact.key, text)
 
 
 def must_keep(turns: Sequence[Turn]) -> list[Fact]:
@@ -179,13 +199,15 @@ class Search:
 
     def find(self, query: str, limit: int = 10) -> list[str]:
         """The texts of the best turns."""
-        scores: Counter[int] = Counter()
+        scores: dict[int, float] = {}
         for word in set(self._words(query)):
             postings = self._postings.get(word, [])
             weight = math.log(1 + (len(self.texts) - len(postings) + 0.5) / (len(postings) + 0.5))
             for at, times in postings:
-                scores[at] += weight * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * self._lengths[at] / self._mean))  # type: ignore[assignment]  # a Counter of floats
-        return [self.texts[at] for at, _ in scores.most_common(limit)]
+                damping = 1.2 * (0.25 + 0.75 * self._lengths[at] / self._mean)
+                scores[at] = scores.get(at, 0.0) + weight * times * 2.2 / (times + damping)
+        best = sorted(scores, key=lambda at: -scores[at])[:limit]
+        return [self.texts[at] for at in best]
 
 
 def recall(found: Iterable[Fact], holds: Callable[[Fact], bool]) -> dict[str, tuple[int, int]]:

@@ -82,8 +82,8 @@ def histories(draw: st.DrawFn, max_rounds: int = 14) -> list[Turn]:
 def pairs(turns: Sequence[Turn]) -> list[tuple[int, int]]:
     """(index of the call's turn, index of the result's turn) of every result that has a call.
 
-    A result belongs to an unanswered call of its id in the last turn that is not a tool's; where there is none, to the last
-    call of that id before it.
+    A result belongs to an unanswered call of its id in the last turn that is not a tool's; where there is none, to the
+    last call of that id before it.
     """
     found = []
     last_call: dict[str, int] = {}

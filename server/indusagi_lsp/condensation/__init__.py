@@ -1,9 +1,9 @@
 """Condensation: how large a conversation is, where it may be cut, and what stands for the turns that go.
 
-Invariants: a cut never parts a call from its result; the same cut serves the summary and the tail; nothing here stores
-anything, so a failed or cancelled condensation leaves the history as it was; what code knows for certain (the ledger) is
-never left to a model. The names of the seed are all here: `estimate_context_tokens`, `should_compact`, `find_cut_point`,
-`summarize`, `compact`, `ContextSummarizer`, `LLMConversation`.
+Invariants: a cut never parts a call from its result; the same cut serves the summary and the tail; nothing here
+stores anything, so a failed or cancelled condensation leaves the history as it was; what code knows for certain (the
+ledger) is never left to a model. The names of the seed are all here: `estimate_context_tokens`, `should_compact`,
+`find_cut_point`, `summarize`, `compact`, `ContextSummarizer`, `LLMConversation`.
 """
 
 from indusagi_lsp.condensation.condense import (

@@ -11,19 +11,7 @@ from indusagi_lsp.condensation import summarizer
 from indusagi_lsp.condensation.cut import SUMMARY_PREFIX, CutIndex, is_summary
 from indusagi_lsp.condensation.estimate import estimate_text_tokens, estimate_turn_tokens
 from indusagi_lsp.condensation.ledger import Ledger, collect, merge
-from indusagi_lsp.condensation.ledger_text import (
-    CONSTRAINTS,
-    DECISIONS,
-    DOING,
-    DONE,
-    GOAL,
-    NEXT,
-    QUESTIONS,
-    assemble,
-    parse,
-    plain_sections,
-    render,
-)
+from indusagi_lsp.condensation.ledger_text import CONSTRAINTS, parse, render, render_with
 from indusagi_lsp.condensation.masking import reduce_turns
 from indusagi_lsp.condensation.meter import tail_budget
 from indusagi_lsp.condensation.policy import CompactionPolicy, window_of
@@ -320,7 +308,7 @@ async def _write(
             if answer.usage is not None:
                 usage = answer.usage if usage is None else usage + answer.usage
             if isinstance(answer, summarizer.Draft):
-                text = with_sections(answer.sections, ledger, dropped, min(policy.summary_tokens, room // 2))
+                text = with_sections(answer.sections, ledger, dropped, min(policy.summary_tokens, room))
                 if estimate_text_tokens(text) <= room:
                     return _Written(text, card.id, usage)
                 reason = NOT_SMALLER
@@ -345,18 +333,11 @@ def with_sections(sections: dict[str, list[str]], ledger: Ledger, dropped: Seque
     The user's own words stand as the user said them: of the model's quotes only those are taken that the user really
     said. What code knows (tasks, commits) is never dropped for what the model says.
     """
-    plain = {name: list(items) for name, items in plain_sections(ledger)}
     said = "\n".join(turn.text for turn in dropped if turn.role == USER)
-    merged: dict[str, Sequence[str]] = {}
-    extra = 0
-    for name in (GOAL, CONSTRAINTS, DECISIONS, DONE, DOING, NEXT, QUESTIONS):
-        items = sections.get(name, [])
-        if name == CONSTRAINTS:
-            items = [item for item in items if item.strip(" \"'“”") and item.strip(" \"'“”") in said]
-        own = plain.get(name, [])
-        merged[name] = [*own, *(item for item in items if item not in own)]
-        extra += sum(estimate_text_tokens(item) + 2 for item in items)
-    return assemble(merged, ledger, budget + min(extra, budget), first=sections)
+    added = dict(sections)
+    quotes = [item.strip(" \"'“”") for item in sections.get(CONSTRAINTS, [])]
+    added[CONSTRAINTS] = [quote for quote in quotes if quote and quote in said]
+    return render_with(ledger, budget, added, summarizer.MAX_OUTPUT_TOKENS)
 
 
 async def compact(

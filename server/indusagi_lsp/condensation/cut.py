@@ -1,8 +1,8 @@
 """Where history may be cut: never between a call and its result.
 
-A cut `p` drops `turns[:p]` and keeps `turns[p:]`. It is valid when no result in the tail has its call in the prefix, and
-no call in the prefix still waits for its result. A call waits as long as only tool turns follow it; a later word of the
-user or the assistant shows that it was abandoned, and an abandoned call binds nothing.
+A cut `p` drops `turns[:p]` and keeps `turns[p:]`. It is valid when no result in the tail has its call in the prefix,
+and no call in the prefix still waits for its result. A call waits as long as only tool turns follow it; a later word
+of the user or the assistant shows that it was abandoned, and an abandoned call binds nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class CutIndex:
 
 
 def find_cut_point(turns: Sequence[Turn], keep_recent: int, tail_tokens: int | None = None) -> int:
-    """Where to cut `turns` (seed: findCutPoint); pure, O(n). `CutIndex` answers the same for a growing history in O(log n).
+    """Where to cut `turns` (seed: findCutPoint); pure, O(n). For a growing history `CutIndex` says it in O(log n).
 
     Args:
         turns: the history.

@@ -41,8 +41,8 @@ CALL_TOKENS = 8
 JSON_CHARS = 4.5
 """Characters of JSON per token where a mark (quote, brace, slash, backslash...) counts as two characters."""
 
-# Tokens per character beyond ASCII, told by the first byte of its UTF-8: Latin, Cyrillic, Arabic...; South Asian scripts
-# and punctuation, arrows, boxes; Chinese and kana; Hangul; emoji and the rest.
+# Tokens per character beyond ASCII, told by the first byte of its UTF-8: Latin, Cyrillic, Arabic...; South Asian
+# scripts and punctuation, arrows, boxes; Chinese and kana; Hangul; emoji and the rest.
 _WEIGHTS = (
     (bytes(range(0xC2, 0xE0)), 0.32),
     (bytes(range(0xE0, 0xE3)), 0.60),

@@ -19,7 +19,7 @@ from indusagi_lsp.contract.turns import ASSISTANT, USER, TextBlock, ToolCallBloc
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One fact: `count` times seen; `weight` is higher the more often and the later; `status` is a command's outcome."""
+    """One fact, seen `count` times: the more and the later, the higher its `weight`. `status`: how a command ended."""
 
     text: str
     count: int = 1
@@ -70,16 +70,18 @@ _VERSION = re.compile(r"(?:@?[\w./-]+@)?v?\d{1,6}\.\d{1,6}\.\d{1,6}(?:-[\w.]{1,3
 _MARKS = "\"'`,;:.()[]{}<>|*"
 _EXIT = re.compile(r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)\"?:?|returned(?: code)?) ?(-?\d+)", re.IGNORECASE)
 _STANDING = re.compile(
-    r"\b(?:always|never|don'?t|do not|must(?: not)?|make sure|only|instead|from now on|remember|prefer|avoid|at least|at most|"
-    r"keep|without|should|no need|use)\b",
+    r"\b(?:always|never|don'?t|do not|must(?: not)?|make sure|only|instead|from now on|remember|prefer|avoid|at least|"
+    r"at most|keep|without|should|no need|use)\b",
     re.IGNORECASE,
 )
 _DECISION = re.compile(
-    r"^(?:yes|yep|yeah|ok(?:ay)?,|no,|nope|actually|let'?s|go with|decision|decided|agreed|i (?:actually )?want|we (?:will|want))\b",
+    r"^(?:yes|yep|yeah|ok(?:ay)?,|no,|nope|actually|let'?s|go with|decision|decided|agreed|"
+    r"i (?:actually )?want|we (?:will|want))\b",
     re.IGNORECASE,
 )
 _MACHINE = re.compile(
-    r"^(?:<[a-z][\w-]*[>\s]|Caveat: |# AGENTS\.md|\[Request interrupted|Ran `|<environment_context|\[condensed earlier context\])"
+    r"^(?:<[a-z][\w-]*[>\s]|Caveat: |# AGENTS\.md|\[Request interrupted|Ran `|<environment_context|"
+    r"\[condensed earlier context\])"
 )
 _TAGGED = re.compile(
     r"<(ide_\w+|system-reminder|local-command-\w+|command-\w+|environment_context)>.*?</\1>", re.DOTALL

@@ -31,28 +31,26 @@ SECTIONS = (GOAL, CONSTRAINTS, DECISIONS, DONE, DOING, NEXT, QUESTIONS)
 MODIFIED, READ, COMMANDS, ERRORS = "Files modified", "Files read", "Commands", "Errors"
 VERSIONS, SAID = "Versions", "The user said"
 
-NONE_FIRST: Mapping[str, Sequence[str]] = {}
-
-# What part of the budget a section may fill before all others have had theirs. What is left over goes to the sections in
-# the order of `_SPILL`. Measured on real transcripts: files and commands are what the continuation most often uses.
+# What part of the budget a section may fill before all others have had theirs. What is left over goes to the sections
+# in the order of `_SPILL`. Measured on real transcripts: files and commands are what the continuation most often uses.
 _SHARES: dict[str, float] = {
     GOAL: 0.08, CONSTRAINTS: 0.18, DECISIONS: 0.07, DONE: 0.06, DOING: 0.06, NEXT: 0.05, QUESTIONS: 0.02,
     MODIFIED: 0.24, READ: 0.12, COMMANDS: 0.12, ERRORS: 0.05, VERSIONS: 0.02, SAID: 0.06,
 }  # fmt: skip
 _SPILL = (MODIFIED, ERRORS, CONSTRAINTS, DECISIONS, SAID, READ, COMMANDS, NEXT, DONE, VERSIONS)
 _QUOTE_CHARS = 400  # what the user said beyond this is clipped; the whole stays findable
+_LEAST_FOR_NOTES = 400  # tokens: a smaller summary has no room for sentences about itself
 _REQUEST_CHARS = 240  # the same for what is neither goal nor standing instruction
 _COMMAND_CHARS = 160
 _CHARS_PER_TOKEN = 3.5  # of paths and commands: denser than prose
 
 
 class _Line(msgspec.Struct):
-    """A candidate for the text: its cost in tokens, whether it was taken, and whether it goes before all others."""
+    """A candidate for the text: its cost in tokens, and whether it was taken."""
 
     text: str
     cost: float
     taken: bool = False
-    first: bool = False
 
 
 def render(ledger: Ledger, budget: int) -> str:
@@ -65,55 +63,53 @@ def render(ledger: Ledger, budget: int) -> str:
     Returns:
         The whole summary, beginning with the seed's line.
     """
-    sections = dict(plain_sections(ledger))
     text = ""
-    for part in (
-        1.0,
-        0.8,
-        0.6,
-        0.3,
-        0.0,
-    ):  # line by line the costs are estimates too, so a small text may need a second try
-        text = assemble(sections, ledger, int(budget * part), note=CODE_NOTE)
+    for part in (1.0, 0.8, 0.6, 0.3, 0.0):  # the costs of lines are estimates too: a small text may need a second try
+        text = _assemble(ledger, int(budget * part), CODE_NOTE, {}, 0)
         if estimate_text_tokens(text) <= budget:
             break
 
     return text
 
 
-def assemble(
-    sections: Mapping[str, Sequence[str]],
-    ledger: Ledger,
-    budget: int,
-    *,
-    note: str = "",
-    first: Mapping[str, Sequence[str]] = NONE_FIRST,
-) -> str:
-    """Write fixed sections and, under them, the ledger.
+def render_with(ledger: Ledger, budget: int, added: Mapping[str, Sequence[str]], room: int) -> str:
+    """Write a summary of the ledger and of what a model has to say.
 
     Args:
-        sections: items by the name of their section.
-        ledger: the facts under them.
-        budget: tokens for sections and ledger.
-        note: a further sentence under the first.
-        first: items of `sections` that are taken before all others.
+        ledger: the facts.
+        budget: tokens for what code has to say; all that `render` would write is in it.
+        added: further items, by the name of their section.
+        room: tokens for those.
 
     Returns:
         The whole summary.
     """
-    head = "\n".join(filter(None, (SUMMARY_PREFIX, DATA_NOTE, note)))
-    if budget < 400:
-        head = SUMMARY_PREFIX
-    groups = {name: _lines(sections.get(name, ()), first.get(name, ())) for name in SECTIONS}
+    return _assemble(ledger, budget, "", added, room)
+
+
+def _assemble(ledger: Ledger, budget: int, note: str, added: Mapping[str, Sequence[str]], room: int) -> str:
+    head = "\n".join(filter(None, (SUMMARY_PREFIX, DATA_NOTE, note))) if budget >= _LEAST_FOR_NOTES else SUMMARY_PREFIX
+    groups = {name: [_line(item) for item in items] for name, items in plain_sections(ledger)}
     groups[MODIFIED] = _file_lines(ledger.modified)
     groups[READ] = _file_lines(ledger.read)
     groups[COMMANDS] = [_line(_command_text(entry)) for entry in ledger.commands]
     groups[ERRORS] = [_line(_counted(entry)) for entry in ledger.errors]
     groups[VERSIONS] = [_line(_counted(entry)) for entry in ledger.versions]
     shown = {line.text for name in (GOAL, CONSTRAINTS, DECISIONS) for line in groups[name]}
-    groups[SAID] = [line for line in _lines(_newest_first(ledger.requests, _REQUEST_CHARS)) if line.text not in shown]
+    groups[SAID] = [_line(item) for item in _newest_first(ledger.requests, _REQUEST_CHARS) if item not in shown]
     headings = sum(_cost(name) + 2 for name, lines in groups.items() if lines)
-    _choose(groups, budget - _cost(head) - headings - _cost(ledger.root) - 6)
+    # The same sum whether a note is written or not, so that a model's items never push anything out.
+    _choose(groups, budget - _cost(DATA_NOTE + CODE_NOTE) - headings - _cost(ledger.root) - 12)
+    for name in (CONSTRAINTS, DECISIONS, DONE):
+        groups[name].reverse()  # chosen the newest first, written in the order of time
+    for name in SECTIONS:
+        known = {line.text for line in groups[name]}
+        for item in added.get(name, ()):
+            line = _line(item)
+            if item not in known and line.cost <= room:
+                room -= int(line.cost) + 1
+                line.taken = True
+                groups[name].append(line)
     return _written(head, groups, ledger)
 
 
@@ -143,23 +139,15 @@ def _line(text: str) -> _Line:
     return _Line(text, _cost(text) + 1.5)
 
 
-def _lines(items: Iterable[str], first: Sequence[str] = ()) -> list[_Line]:
-    lines = [_line(item) for item in items]
-    wanted = frozenset(first)
-    for line in lines:
-        line.first = line.text in wanted
-    return lines
-
-
 def _counted(entry: Entry) -> str:
-    return f"{entry.text} ×{entry.count}" if entry.count > 1 else entry.text
+    return f"{entry.text} x{entry.count}" if entry.count > 1 else entry.text
 
 
 def _command_text(entry: Entry) -> str:
     text = clip(entry.text, _COMMAND_CHARS)
     if entry.status:
-        text += f" → {entry.status}"
-    return f"{text} ×{entry.count}" if entry.count > 1 else text
+        text += f" -> {entry.status}"
+    return f"{text} x{entry.count}" if entry.count > 1 else text
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -183,16 +171,10 @@ def _file_lines(entries: Iterable[Entry]) -> list[_Line]:
 
 def _choose(groups: dict[str, list[_Line]], budget: float) -> None:
     """Mark the lines to take: first each section's share, then what is left over in a fixed order."""
-    for line in (line for lines in groups.values() for line in lines if line.first):
-        if line.cost <= budget:
-            line.taken = True
-            budget -= line.cost
     left = budget
     for name, lines in groups.items():
         room = min(_SHARES[name] * budget, left)
         for line in lines:
-            if line.taken:
-                continue
             if line.cost <= room:
                 line.taken = True
                 room -= line.cost
@@ -215,8 +197,6 @@ def _written(head: str, groups: dict[str, list[_Line]], ledger: Ledger) -> str:
     parts = [head]
     for name in SECTIONS:
         taken = _taken(groups, name)
-        if name in (CONSTRAINTS, DECISIONS, DONE):
-            taken.reverse()
         if taken:
             parts.append(f"## {name}\n" + "\n".join(_item(text) for text in taken))
     parts.append("## Ledger")
@@ -253,7 +233,7 @@ def _item(text: str) -> str:
 
 
 def _grouped(files: Sequence[str]) -> list[str]:
-    """One line per folder: `- src/core/: main.ts ×3, cli.ts`."""
+    """One line per folder: `- src/core/: main.ts x3, cli.ts`."""
     folders: dict[str, list[str]] = {}
     unusual = []
     for path in files:
@@ -268,7 +248,7 @@ def _grouped(files: Sequence[str]) -> list[str]:
 # --- back again -------------------------------------------------------------------------------------------------------
 
 _HEADING = re.compile(r"^(##|###) (.+?)(?: \(\d+ of \d+\))?$")
-_COUNT = re.compile(r" ×(\d+)$")
+_COUNT = re.compile(r" x(\d+)$")
 
 
 def parse(text: str) -> Ledger:
@@ -328,7 +308,7 @@ def _parse_counted(text: str) -> Entry:
 
 def _parse_command(text: str) -> Entry:
     entry = _parse_counted(text)
-    command, arrow, status = entry.text.rpartition(" → ")
+    command, arrow, status = entry.text.rpartition(" -> ")
     return Entry(command, entry.count, status=status) if arrow else entry
 
 

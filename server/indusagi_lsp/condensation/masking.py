@@ -1,7 +1,7 @@
 """Makes turns smaller without dropping them: the order of reduction before and after a summary.
 
-1. old tool results and large arguments are masked, 2. old images and thinking are dropped, 3. what is still too large is
-truncated with a notice. The user's last turn is never touched, nor is any id: every call keeps its result. What was
+1. old tool results and large arguments are masked, 2. old images and thinking are dropped, 3. what is still too large
+is truncated with a notice. The user's last turn is never touched, nor is any id: every call keeps its result. What was
 masked stays whole in the session's graph, and the notice says so.
 """
 
@@ -42,7 +42,7 @@ class Reduction(msgspec.Struct, frozen=True):
 
 
 def shorten(text: str, limit: int) -> str:
-    """`text` with its middle replaced by a notice, when it is longer than `limit` characters and that saves something."""
+    """`text` with its middle replaced by a notice, when it has more than `limit` characters and that saves some."""
     notice = NOTICE.format(len(text) - limit)
     if len(text) <= limit + len(notice) + 10:
         return text

@@ -1,4 +1,4 @@
-"""The running size of one conversation: what `estimate_context_tokens` says, but O(1) per turn and tied to real usage."""
+"""The running size of one conversation: like `estimate_context_tokens`, but O(1) per turn and tied to real usage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ With this factor one step ahead was at worst 7 % too low, and right in the mean.
 class ContextMeter:
     """Knows how large the next prompt will be, and where to cut it.
 
-    Feed it every turn (`append`) and every report of usage (`report`). After the history was replaced (condensed, forked,
-    resumed, undone), call `reset`: usage that was reported for another history does not count any more.
+    Feed it every turn (`append`) and every report of usage (`report`). After the history was replaced (condensed,
+    forked, resumed, undone), call `reset`: usage that was reported for another history does not count any more.
     """
 
     def __init__(self, turns: Iterable[Turn] = (), *, system: str = "", tools: Sequence[ToolSpec] = ()) -> None:

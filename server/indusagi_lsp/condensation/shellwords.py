@@ -6,6 +6,7 @@ No shell is imitated: the words are split roughly, and what is not understood is
 from __future__ import annotations
 
 import re
+
 import msgspec
 
 _SEPARATOR = re.compile(r"\s*(?:&&|\|\||;|\n)\s*")
@@ -18,8 +19,8 @@ _COMMENTS = re.compile(r"\A(?:\s*#[^\n]*\n)+")
 _READERS = frozenset(("cat", "head", "tail", "sed", "nl", "less", "more", "bat", "wc", "awk"))
 _CHANGERS = frozenset(("mv", "rm", "cp", "touch", "tee", "patch"))
 _EXPLORERS = frozenset(
-    ("awk", "bat", "cat", "echo", "fd", "file", "find", "grep", "head", "less", "ls", "more", "nl", "pwd", "rg", "sed", "sleep",
-     "sort", "tail", "tree", "wc", "which")
+    ("awk", "bat", "cat", "echo", "fd", "file", "find", "grep", "head", "less", "ls", "more", "nl", "pwd", "rg", "sed",
+     "sleep", "sort", "tail", "tree", "wc", "which")
 )  # fmt: skip
 _FILTERED = re.compile(r"(?:\s+2>&1)?(?:\s*\|\s*(?:head|tail|grep|sort|cat)\b[^|&;]*)+$")
 _COMMIT = re.compile(r"git commit\b[^\n]*?-[a-z]*m\s+(?:\"\$\(cat <<'?EOF'?\n([^\n]+)|'([^'\n]+)|\"([^\"\n]+))")

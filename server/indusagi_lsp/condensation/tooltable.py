@@ -11,7 +11,8 @@ import msgspec
 Kind: TypeAlias = Literal["read", "modify", "run", "plan", "other"]
 
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("read", "readfile", "view", "viewfile", "openfile", "readmanyfiles", "cat", "notebookread"), "read"),
+    **dict.fromkeys(("cat", "notebookread", "openfile", "read", "readfile", "readmanyfiles"), "read"),
+    **dict.fromkeys(("view", "viewfile"), "read"),
     **dict.fromkeys(
         (
             "applypatch", "applydiff", "createfile", "delete", "deletefile", "edit", "editfile", "insert", "multiedit",

@@ -1,7 +1,7 @@
 """What a condensation keeps word for word out of the turns that it drops: pins, and the user's last turn.
 
-They travel as further blocks of the summary's turn, each group behind a block that says what it is, so the history stays
-`[summary, *tail]` and a later condensation can carry them on.
+They travel as further blocks of the summary's turn, each group behind a block that says what it is, so the history
+stays `[summary, *tail]` and a later condensation can carry them on.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import foreign
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories, parted
 
 from indusagi_lsp.condensation import (
     SUMMARY_PREFIX,
@@ -43,6 +42,7 @@ from indusagi_lsp.contract.turns import (
     assistant,
     user,
 )
+from support.histories import histories, parted
 
 CARD = ModelCard("p:m", "p", "m", window=100_000)
 SMALL = ModelCard("p:s", "p", "s", window=1_200)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories
 
 from indusagi_lsp.condensation import ContextSummarizer, LLMConversation, LLMMessage
 from indusagi_lsp.contract.errors import CompactionFailed, SemanticError
 from indusagi_lsp.contract.models import ModelDone, ModelPart, ModelRequest
 from indusagi_lsp.contract.turns import SYSTEM, Turn, assistant, user
+from support.histories import histories
 
 
 def conversation(*roles: str) -> LLMConversation:

@@ -6,12 +6,12 @@ import pytest
 from benchmarks import foreign
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories, pairs, parted, waiting
 
 from indusagi_lsp.condensation import SUMMARY_PREFIX, CutIndex, find_cut_point
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, Turn, assistant, user
 from indusagi_lsp.contract.turns import ToolCallBlock as Call
 from indusagi_lsp.contract.turns import ToolResultBlock as Result
+from support.histories import histories, pairs, parted, waiting
 
 
 def calls(*ids: str) -> Turn:

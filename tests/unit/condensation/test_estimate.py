@@ -7,7 +7,6 @@ from benchmarks import condensation as bench
 from benchmarks import foreign
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories, texts
 
 from indusagi_lsp.condensation import (
     CompactionPolicy,
@@ -23,6 +22,7 @@ from indusagi_lsp.condensation import (
 from indusagi_lsp.contract.errors import SemanticError
 from indusagi_lsp.contract.models import ModelCard, ToolSpec, Usage
 from indusagi_lsp.contract.turns import USER, ImageBlock, OtherBlock, Turn, user
+from support.histories import histories, texts
 
 CARD = ModelCard("p:m", "p", "m", window=1_000)
 

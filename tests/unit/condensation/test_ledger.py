@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories
 
 from indusagi_lsp.condensation import SUMMARY_PREFIX, Ledger, collect, estimate_text_tokens
 from indusagi_lsp.condensation.ledger import Entry, merge
@@ -15,6 +14,7 @@ from indusagi_lsp.condensation.ledger_text import parse, render
 from indusagi_lsp.condensation.shellwords import take_apart
 from indusagi_lsp.condensation.tooltable import action_of
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, ToolCallBlock, ToolResultBlock, Turn, assistant, user
+from support.histories import histories
 
 _ids = iter(range(10**9))
 

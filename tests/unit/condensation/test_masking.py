@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import histories, pairs
 
 from indusagi_lsp.condensation import estimate_turn_tokens, reduce_turns
 from indusagi_lsp.condensation.masking import NOTICE, shorten
@@ -20,6 +19,7 @@ from indusagi_lsp.contract.turns import (
     Turn,
     user,
 )
+from support.histories import histories, pairs
 
 MARK = NOTICE.split("{}")[1]
 
