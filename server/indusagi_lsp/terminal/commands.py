@@ -10,7 +10,7 @@ import msgspec
 from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
-from indusagi_lsp.terminal.view import show_error, turn_text
+from indusagi_lsp.terminal.view import clause, show_error, turn_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,7 +112,7 @@ async def condense(chat: Chat, argument: str) -> None:
     result: m.CondenseResult = await chat.talk.client.call(ops.CONDENSE, asked)
     plan = result.preview
     if plan is None or plan.cut == 0:
-        chat.say(f"Nothing to condense: {visible_line(result.reason or 'the conversation is short enough')}.")
+        chat.say(f"Nothing to condense: {clause(result.reason or 'the conversation is short enough')}.")
         return
     chat.say(visible(plan.draft), "dim")
     chat.say(f"{plan.cut} turns would become this text: {plan.before:,} tokens become {plan.after:,}.")
@@ -126,7 +126,7 @@ async def condense(chat: Chat, argument: str) -> None:
     if done.condensed:
         chat.say(f"Condensed to {done.after:,} tokens; /undo takes it back.", "good")
     else:
-        chat.say(f"Not condensed: {visible_line(done.reason or 'no reason given')}.", "warning")
+        chat.say(f"Not condensed: {clause(done.reason or 'no reason was given')}.", "warning")
 
 
 async def undo(chat: Chat, argument: str) -> None:

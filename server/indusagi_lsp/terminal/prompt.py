@@ -99,8 +99,7 @@ class LiveScreen:
         self._stream(piece, "dim")
 
     def line(self, text: str, style: Style = "plain") -> None:
-        """Something beside the answer, on lines of its own."""
-        self._finish()
+        """Something beside the answer, on lines of its own; an unfinished line of the answer stays below it."""
         self._print(text, style)
 
     def _stream(self, piece: str, style: Style) -> None:

@@ -51,6 +51,8 @@ class RunView:
         self._text = VisibleStream()
         self._thought = VisibleStream()
         self._said = ""
+        self._thought_open = False
+        self._manual = False
         self._seq: int | None = None
         self._gap = False
         self._kinds: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -126,17 +128,19 @@ class RunView:
     def _text_delta(self, event: Mapping[str, Any]) -> None:
         self._end_thought()
         self.activity = "answering"
-        piece = self._text.feed(str(event.get("delta", "")))
+        piece = self._text.feed(_text(event, "delta"))
         self._said += piece
         self._screen.text(piece)
 
     def _thinking_delta(self, event: Mapping[str, Any]) -> None:
         self.activity = "thinking"
-        self._screen.thinking(self._thought.feed(str(event.get("delta", ""))))
+        piece = self._thought.feed(_text(event, "delta"))
+        self._screen.thinking(piece)
+        self._thought_open = not piece.endswith("\n") if piece else self._thought_open
 
     def _tool_called(self, event: Mapping[str, Any]) -> None:
         self._end_turn()
-        name = visible_line(str(event.get("name", "")), 60)
+        name = visible_line(_text(event, "name"), 60)
         self.activity = f"running {name}"
         self._screen.line(f"● {name} {_input_line(event.get('input'))}".rstrip(), "tool")
 
@@ -163,14 +167,17 @@ class RunView:
     def _condense_started(self, event: Mapping[str, Any]) -> None:
         self._end_turn()
         self.activity = "condensing"
-        why = "the conversation is getting long" if event.get("trigger") != "manual" else "as asked"
-        self._screen.line(f"Condensing: {why}.", "dim")
+        self._manual = event.get("trigger") == "manual"
+        if not self._manual:
+            self._screen.line("Condensing: the conversation is getting long.", "dim")
 
     def _condense_finished(self, event: Mapping[str, Any]) -> None:
         self.activity = "waiting for the model"
+        if self._manual:
+            # Whoever asked for it is told by the answer to the request.
+            return
         if event.get("summary") is None:
-            reason = event.get("reason")
-            self._screen.line(f"Not condensed{': ' + visible_line(str(reason)) if reason else ''}.", "dim")
+            self._screen.line(f"Not condensed: {clause(str(event.get('reason') or 'no reason was given'))}.", "dim")
             return
         before, after = _count(event.get("before")), _count(event.get("after"))
         self._screen.line(f"Condensed from {before:,} to {after:,} tokens; /undo takes it back.", "dim")
@@ -203,7 +210,7 @@ class RunView:
     def _notice(self, event: Mapping[str, Any]) -> None:
         level = event.get("level")
         style: Style = "error" if level == "error" else "warning" if level == "warning" else "dim"
-        self._screen.line(visible(str(event.get("text", ""))), style)
+        self._screen.line(visible(_text(event, "text")), style)
 
     def _settled(self, event: Mapping[str, Any]) -> None:
         if self._gap:
@@ -231,13 +238,16 @@ class RunView:
         if whole.startswith(self._said):
             self._screen.text(whole[len(self._said) :])
         elif whole:
+            self._screen.text("\n" if self._said and not self._said.endswith("\n") else "")
             self._screen.line("Parts were lost on the way; here is the whole answer.", "warning")
             self._screen.text(whole)
 
     def _end_thought(self) -> None:
+        """The reasoning is over: what comes next begins on a line of its own."""
         rest = self._thought.close()
-        if rest:
-            self._screen.thinking(rest)
+        if rest or self._thought_open:
+            self._screen.thinking(f"{rest}\n")
+        self._thought_open = False
 
     def _end_turn(self) -> None:
         """The model's turn is over: what comes next begins on a line of its own."""
@@ -253,6 +263,11 @@ def show_error(screen: Screen, message: str, hint: str = "") -> None:
     screen.line(visible(message) or "Something went wrong.", "error")
     if hint:
         screen.line(visible(hint), "dim")
+
+
+def clause(sentence: str) -> str:
+    """A foreign sentence as a part of one of ours."""
+    return visible_line(sentence).rstrip(". ")
 
 
 def last_answer(snapshot: Any) -> str:
@@ -286,6 +301,11 @@ def _result_line(output: str, failed: bool) -> str:
     if failed or len(lines) <= 1:
         return first
     return f"{len(lines):,} lines"
+
+
+def _text(event: Mapping[str, Any], name: str) -> str:
+    value = event.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _count(value: Any) -> int:
