@@ -47,7 +47,9 @@ async def test_cancelling_tells_the_server(wire: Wire) -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     await client.close()
-    assert wire.messages("$/cancelRequest")[0]["params"] == {"id": 1}
+    (sent,) = wire.messages("indusagi/submit")
+    (cancelled,) = wire.messages("$/cancelRequest")
+    assert cancelled["params"] == {"id": sent["id"]}
 
 
 async def test_a_question_that_is_not_known_is_refused() -> None:
