@@ -61,7 +61,9 @@ class _Reader:
         self.where: dict[str, str | None] = {}
         self.taken: set[str] = set()
         self.linked = False
+        # Parts and results of one answer make one line of history: from each to the one after it.
         self.results: dict[str, str] = {}
+        self.parts: dict[str, str] = {}
         self.boundary: dict[str, Any] | None = None
         self.summaries: dict[str, str] = {}
         self.named: str | None = None
@@ -123,9 +125,13 @@ class _Reader:
 
         self.linked = True
         key = self.where[uuid]
-        # Results of one answer's calls name different lines of it; one after the other they make one line of
-        # history.
-        while key is not None and key in self.results:
+        return None if key is None else self.end(key)
+
+    def end(self, key: str) -> str:
+        """The last of what belongs to an answer: further parts and results, which name different lines of it."""
+        seen: set[str] = set()
+        while key in self.results and key not in seen:
+            seen.add(key)
             key = self.results[key]
 
         return key
@@ -184,7 +190,13 @@ class _Reader:
             self.pass_on(value)
             return
 
-        key = draft.answer(group, uuid, blocks, self.parent(value), main=self.main(value))
+        parent = self.parent(value)
+        key = draft.answer(group, uuid, blocks, parent, main=self.main(value))
+        before = self.parts.get(group, key)
+        if key != before and parent is not None and parent == self.end(before):
+            # The answer goes on, after a result or after the end of an earlier import: still one line of history.
+            self.results[parent] = key
+        self.parts[group] = key
         self.take(uuid, key)
         model = reading.text_of(message.get("model")) or ""
         if not model.startswith("<"):

@@ -94,8 +94,9 @@ class _Reader:
             handler(value, key)
         else:
             self.other(value, kind)
-        self.where[key] = key if len(self.draft.steps) > before else self.parent(value)
-        self.order.append(self.where[key])
+        made = len(self.draft.steps) > before
+        self.where[key] = key if made else self.parent(value)
+        self.order.append(key if made else None)
 
     def header(self, value: dict[str, Any]) -> None:
         draft = self.draft
@@ -121,7 +122,7 @@ class _Reader:
         if parent is None:
             return None
 
-        if parent not in self.where:
+        if not isinstance(parent, str) or parent not in self.where:
             self.draft.gaps += 1
             return self.draft.live
 
@@ -202,7 +203,7 @@ class _Reader:
         kept, index = reading.text_of(value.get("firstKeptEntryId")), value.get("firstKeptEntryIndex")
         cut = self.where.get(kept) if kept else None
         if isinstance(index, int) and 0 <= index < len(self.order):
-            # An entry without a turn stands for the turn before it; what was kept begins with the next one.
+            # Where the entry has no turn, what was kept begins with the next one that has.
             cut = next((turn for turn in self.order[index:] if turn is not None), None)
         before = reading.number(value.get("tokensBefore")) or None
         self.draft.fold(Fold(key, base, cut, summary, "auto", before, model=self.draft.model))

@@ -87,7 +87,7 @@ def tool_of(data: bytes, path: Path) -> str | None:
 
 
 def _tool(value: Mapping[str, Any]) -> str | None:
-    kind = value.get("type")
+    kind = reading.text_of(value.get("type"))
     if kind in ("node", "head") or (kind == "session" and "schema" in value):
         return relative.TOOL_NAME
 

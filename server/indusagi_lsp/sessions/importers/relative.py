@@ -29,33 +29,45 @@ def read(data: bytes, name: str = "", cuts: frozenset[int] = frozenset()) -> Tra
     draft = Draft(TOOL_NAME, cuts)
     nodes: dict[str, Entry] = {}
     head: str | None = None
+    told = 0
     for line in reading.lines(data):
         draft.line(line.number)
         if line.problem:
             draft.skip(line.problem)
         for value in line.values:
-            kind = value.get("type")
-            if kind == "node":
-                _node(draft, value.get("node"), nodes)
-            elif kind == "head":
-                leaf = value.get("leaf")
-                head = leaf if isinstance(leaf, str) else head
-            elif kind == "session":
-                _about(draft, value)
-            elif kind in _KEPT:
-                draft.records.append(value)
+            leaf = value.get("leaf")
+            if value.get("type") == "head" and isinstance(leaf, str):
+                head, told = leaf, len(nodes)
             else:
-                draft.ignore(str(kind)) if isinstance(kind, str) else draft.skip("no type")
+                _record(draft, value, nodes)
 
     _in_order(draft, nodes)
     if head in nodes:
         draft.head = head
+        # Turns whose own head is missing at the end of the file still belong to the live path.
+        for entry in list(nodes.values())[told:]:
+            if entry.parent == draft.head:
+                draft.head = entry.key
     _without_copies(draft, nodes)
     draft.id = draft.id or name
     if draft.title is None:
         said = (reading.title_of(entry.turn.blocks) for entry in nodes.values() if entry.turn.role == "user")
         draft.title = next((title for title in said if title), None)
     return draft.finish(reading.count_lines(data))
+
+
+def _record(draft: Draft, value: dict[str, Any], nodes: dict[str, Entry]) -> None:
+    kind = value.get("type")
+    if kind == "node":
+        _node(draft, value.get("node"), nodes)
+    elif kind == "session":
+        _about(draft, value)
+    elif kind in _KEPT:
+        draft.records.append(value)
+    elif isinstance(kind, str):
+        draft.ignore(kind)
+    else:
+        draft.skip("no type")
 
 
 def _about(draft: Draft, value: dict[str, Any]) -> None:

@@ -24,14 +24,15 @@ from indusagi_lsp.contract.errors import IndusagiError, InvalidInput
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import ToolResultBlock, Turn, unanswered_calls
 from indusagi_lsp.sessions import blobs
-from indusagi_lsp.sessions.folder import CACHE, SessionFolder, open_private
+from indusagi_lsp.sessions.folder import CACHE, LOCKS, SessionFolder, open_private
 from indusagi_lsp.sessions.importers import places, reading
 from indusagi_lsp.sessions.importers.assemble import assemble, session_id_for
 from indusagi_lsp.sessions.importers.transcript import Entry, Skipped, Transcript
 from indusagi_lsp.sessions.importers.writing import Missing, spent_by_node
+from indusagi_lsp.sessions.locking import LockFile
 from indusagi_lsp.sessions.log import FileChanged, SessionDeleted, SessionLog
 from indusagi_lsp.sessions.oscalls import OsCalls
-from indusagi_lsp.sessions.redaction import redact_turn
+from indusagi_lsp.sessions.redaction import redact, redact_turn
 from indusagi_lsp.sessions.state import FileSource, SessionState, load, totals
 
 MAX_FILE = 1 << 30
@@ -198,7 +199,7 @@ class Importer:
         if tool is None:
             return ImportReport(str(path), problem="It is no session of a tool that we know.")
 
-        transcript = places.read(data, path.stem, tool)
+        transcript = self._read(data, path, tool)
         if workspace is not None and not _belongs(transcript, workspace):
             seen[str(path)] = [*mark, None]
             return ImportReport(str(path), tool, problem=_ELSEWHERE)
@@ -217,10 +218,13 @@ class Importer:
         if not transcript.steps:
             return msgspec.structs.replace(report, problem="There is no turn in it.")
 
+        # One import of a session at a time: what one of them writes, the next one must know.
+        lock = LockFile(self._folder.lock_path(f"{session_id}.import"), lambda: self._folder.ensure(LOCKS))
         try:
             for _ in range(_ATTEMPTS):
                 try:
-                    return self._append(session_id, data, path, transcript, report)
+                    with lock.held():
+                        return self._append(session_id, data, path, transcript, report)
                 except FileChanged:
                     # Another window wrote meanwhile; look again.
                     continue
@@ -228,6 +232,8 @@ class Importer:
             return msgspec.structs.replace(report, problem=f"The session {session_id} was deleted here.")
         except (IndusagiError, OSError) as error:
             return msgspec.structs.replace(report, problem=str(error))
+        finally:
+            lock.close()
 
         return msgspec.structs.replace(report, problem=f"The session {session_id} is being written by another window.")
 
@@ -242,7 +248,7 @@ class Importer:
             origin = reading.mapping(state.fields.get("origin"))
             cuts = frozenset(cut for cut in reading.sequence(origin.get("cuts")) if isinstance(cut, int))
             if cuts:
-                transcript = places.read(data, path.stem, transcript.tool, cuts)
+                transcript = self._read(data, path, transcript.tool, cuts)
             made = assemble(transcript, self._prepare)
             spent = spent_by_node(transcript, made)
             missing = Missing(state, transcript, made)
@@ -251,7 +257,7 @@ class Importer:
                 log = SessionLog(self._folder, session_id, calls=OsCalls(), now_ms=self._clock.now_ms)
                 try:
                     if loaded is not None:
-                        log.adopt(*loaded)
+                        log.adopt(loaded.status, loaded.end, loaded.mark)
                     log.append(lines)
                 finally:
                     log.close()
@@ -276,6 +282,13 @@ class Importer:
             usage=totals(usages),
             unpriced=sum(usage.cost is None for usage in usages),
         )
+
+    def _read(self, data: bytes, path: Path, tool: str, cuts: frozenset[int] = frozenset()) -> Transcript:
+        transcript = places.read(data, path.stem, tool, cuts)
+        if not self._redacted or transcript.title is None:
+            return transcript
+
+        return msgspec.structs.replace(transcript, title=redact(transcript.title))
 
     def _prepare(self, turn: Turn) -> Turn:
         """Take secrets out, and put long outputs elsewhere."""

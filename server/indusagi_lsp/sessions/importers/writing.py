@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from indusagi_lsp.contract.models import Usage
     from indusagi_lsp.sessions.importers.transcript import Spent, Transcript
 
+_BY = "import-"
+
 
 class Missing:
     """What a session's file lacks of a transcript.
@@ -101,9 +103,10 @@ class Missing:
             return
 
         left = reading.mapping(self._state.fields.get("origin")).get("leaf")
-        if live is None or live == left:
+        # After a torn end the live leaf may be a turn behind the last head: still, the import was the last to speak.
+        if live in (None, left) or (self._state.last_by or "").startswith(_BY):
             at = next(node.created_at for node in self._made.nodes if node.id == leaf)
-            by = f"import-{self._transcript.tool}"
+            by = f"{_BY}{self._transcript.tool}"
             self._put({"type": "head", "leaf": leaf, "at": at, "by": by, "why": "append"})
 
 
