@@ -15,7 +15,7 @@ import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Format = Literal["openai", "anthropic", "google"]
 
@@ -91,7 +91,7 @@ class FakeProvider:
         """The address as a user would set it."""
         return f"http://127.0.0.1:{self.port}" + ("/v1" if self.wire == "openai" else "")
 
-    async def __aenter__(self) -> FakeProvider:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -276,8 +276,8 @@ def _anthropic(answer: Answer) -> list[bytes]:
         events.append(
             _data({"type": "content_block_start", "index": index, "content_block": start}, "content_block_start")
         )
-        for delta in deltas:
-            events.append(_data({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta"))
+        name = "content_block_delta"
+        events.extend(_data({"type": name, "index": index, "delta": delta}, name) for delta in deltas)
         events.append(_data({"type": "content_block_stop", "index": index}, "content_block_stop"))
         index += 1
 

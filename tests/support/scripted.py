@@ -52,9 +52,7 @@ class ScriptedModel:
         gate: set by default; clear it to hold each call before its first part.
     """
 
-    def __init__(
-        self, replies: Sequence[ReplyLike] = (), *, loop: bool = False, card: ModelCard | None = None
-    ) -> None:
+    def __init__(self, replies: Sequence[ReplyLike] = (), *, loop: bool = False, card: ModelCard | None = None) -> None:
         self.requests: list[ModelRequest] = []
         self.card_ = card or ModelCard("scripted:test", "scripted", "test", window=200_000, max_output=8_192)
         self.streaming = 0

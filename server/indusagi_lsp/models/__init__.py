@@ -7,7 +7,7 @@ imported in a thread at the first call.
 from __future__ import annotations
 
 from indusagi_lsp.models.breaker import CircuitBreaker
-from indusagi_lsp.models.config import ModelsConfig, Provider, ProviderConfig
+from indusagi_lsp.models.config import ModelsConfig, Provider, ProviderConfig, read_models_config
 from indusagi_lsp.models.local import LocalModel
 from indusagi_lsp.models.retry import RetryPolicy
 from indusagi_lsp.models.service import Listed, Models, create_models
@@ -22,4 +22,5 @@ __all__ = [
     "ProviderConfig",
     "RetryPolicy",
     "create_models",
+    "read_models_config",
 ]

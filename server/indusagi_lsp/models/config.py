@@ -6,6 +6,7 @@ Keys and addresses come from the user's own configuration or environment, never 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -51,6 +52,44 @@ class ModelsConfig(msgspec.Struct, frozen=True):
 
     default: str | None = None
     providers: Mapping[str, ProviderConfig] = {}
+
+
+def read_models_config(raw: object) -> tuple[ModelsConfig, tuple[str, ...]]:
+    """Read the user's settings for models, taking what is right and telling what is not.
+
+    Args:
+        raw: JSON or TOML data: an object with `default` and `providers`; names in camelCase or with underscores.
+            None stands for no settings.
+
+    Returns:
+        The settings, and what was left out, in words. Neither holds the value of a key that was refused.
+    """
+    if raw is None:
+        return ModelsConfig(), ()
+    if not isinstance(raw, Mapping):
+        return ModelsConfig(), ("The settings for models are not an object.",)
+    problems: list[str] = []
+    default = raw.get("default")
+    if not (default is None or isinstance(default, str)):
+        problems.append("`default` of the models' settings is not a text.")
+        default = None
+    given = raw.get("providers") or {}
+    if not isinstance(given, Mapping):
+        problems.append("`providers` of the models' settings is not an object.")
+        given = {}
+    providers: dict[str, ProviderConfig] = {}
+    for name, settings in given.items():
+        try:
+            providers[str(name)] = msgspec.convert(_snake_names(settings), ProviderConfig)
+        except msgspec.ValidationError as error:
+            problems.append(f"Provider {name!r}: {error}.")
+    return ModelsConfig(default or None, providers), tuple(problems)
+
+
+def _snake_names(settings: object) -> object:
+    if not isinstance(settings, Mapping):
+        return settings
+    return {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(name)).lower(): value for name, value in settings.items()}
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -178,19 +217,19 @@ def _kind_of(name: str) -> Kind:
 def _key(name: str, settings: ProviderConfig, known: _Known | None, environ: Mapping[str, str]) -> tuple[str, str]:
     """The key, and where it should be set."""
     if settings.api_key:
-        return settings.api_key.strip(), f"`apiKey` of the provider {name!r} in your settings"
+        return settings.api_key.strip(), f"`api_key` of the provider {name!r} in your settings"
     if settings.api_key_env:
         return environ.get(settings.api_key_env, "").strip(), f"the environment variable {settings.api_key_env}"
     names = known.key_envs if known is not None else ()
     if not names:
-        return "", f"`apiKey` or `apiKeyEnv` of the provider {name!r} in your settings"
+        return "", f"`api_key` or `api_key_env` of the provider {name!r} in your settings"
     found = next((environ[variable].strip() for variable in names if environ.get(variable, "").strip()), "")
     return found, f"the environment variable {names[0]}"
 
 
 def _address_fault(name: str, address: str) -> str:
     if not address:
-        return f"It has no address. Set `baseUrl` of the provider {name!r} in your settings."
+        return f"It has no address. Set `base_url` of the provider {name!r} in your settings."
     try:
         parts = urlsplit(address)
         parsed = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -198,7 +237,7 @@ def _address_fault(name: str, address: str) -> str:
     except ValueError:
         parsed = False
     if not parsed:
-        return "Its `baseUrl` is not an address that starts with http:// or https://."
+        return "Its `base_url` is not an address that starts with http:// or https://."
     if parts.username or parts.password:
-        return "Its `baseUrl` holds a user name or a password. Put the key in `apiKey` or `apiKeyEnv`."
+        return "Its `base_url` holds a user name or a password. Put the key in `api_key` or `api_key_env`."
     return ""

@@ -48,8 +48,8 @@ CARD = ModelCard(
     note="small bundled model: answers without a key or a network, often wrongly; set a key for a better one",
 )
 SYSTEM_PROMPT = "You are a helpful assistant for a programmer. Answer briefly and in plain English."
-_PROMPT_CHARS = 6_000
-"""The prompt's budget in characters, some 2,000 tokens. The window holds more, but one processor core reads only
+_PROMPT_CHARS = 4_500
+"""The prompt's budget in characters, some 1,300 tokens. The window holds more, but one processor core reads only
 50 to 200 tokens per second, and nobody waits a minute for a small model's answer."""
 _STEP = 4
 """Turns are left out in steps of so many, so that the next prompt begins like this one and is not reread."""
@@ -265,7 +265,9 @@ def fit(request: ModelRequest, budget: int) -> ModelRequest:
         The request with a system text in any case, with turns left out from the front, and, where the last
         turn alone is too long, with its middle cut out.
     """
-    system = _cut(request.system.strip() or SYSTEM_PROMPT, budget // 2)
+    # The system text may hold excerpts of files: it gets what the turns leave, and half in any case.
+    room = max(budget // 2, budget - sum(map(_size, request.turns)))
+    system = _cut(request.system.strip() or SYSTEM_PROMPT, room)
     left = budget - len(system)
     turns = request.turns
     start = len(turns)

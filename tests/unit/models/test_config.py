@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import msgspec
 import pytest
+
+from indusagi_lsp.models import ModelsConfig, ProviderConfig, create_models, read_models_config
+from indusagi_lsp.models.config import KNOWN, resolve_providers
 from support.fake_providers import FakeProvider
 from support.model_bench import ask, collect
-
-from indusagi_lsp.models import ModelsConfig, ProviderConfig, create_models
-from indusagi_lsp.models.config import KNOWN, resolve_providers
 
 
 def make(tmp_path, config=None, **environ):
@@ -92,11 +91,31 @@ def test_keys_are_not_in_any_repr():
     assert "secret" not in repr(config) + repr(table) + str(table)
 
 
-def test_settings_are_read_from_json():
-    raw = {"default": "lab:x", "providers": {"lab": {"base_url": "http://h/v1", "api_key_env": "K", "models": ["x"]}}}
-    config = msgspec.convert(raw, ModelsConfig)
+@pytest.mark.parametrize("names", [("base_url", "api_key_env"), ("baseUrl", "apiKeyEnv")])
+def test_settings_are_read_from_data(names):
+    lab = {names[0]: "http://h/v1", names[1]: "K", "models": ["x"]}
+    config, problems = read_models_config({"default": "lab:x", "providers": {"lab": lab}})
 
-    assert config.providers["lab"].models == ("x",)
+    assert config.providers["lab"] == ProviderConfig(base_url="http://h/v1", api_key_env="K", models=("x",))
+    assert (config.default, problems) == ("lab:x", ())
+
+
+@pytest.mark.parametrize("raw", [7, [], {"default": 7}, {"providers": [1]}, {"providers": {"lab": 7}}])
+def test_wrong_data_is_told(raw):
+    config, problems = read_models_config(raw)
+
+    assert config == ModelsConfig()
+    assert len(problems) == 1
+
+
+def test_a_wrong_provider_does_not_spoil_the_others():
+    raw = {"providers": {"bad": {"kind": "magic"}, "worse": {"apiKey": ["sk-secret"]}, "good": {"baseUrl": "http://h"}}}
+    config, problems = read_models_config(raw)
+
+    assert list(config.providers) == ["good"]
+    assert len(problems) == 2
+    assert "secret" not in repr(problems)
+    assert read_models_config(None) == (ModelsConfig(), ())
 
 
 async def test_the_list_has_the_local_servers_models_and_says_why_others_are_not_available(bench):

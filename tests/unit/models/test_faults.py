@@ -7,12 +7,12 @@ import gzip
 import socket
 
 import pytest
-from support.fake_providers import Answer, FakeProvider
-from support.model_bench import KEY, ask, collect
 
 from indusagi_lsp.contract.errors import ContextOverflow, ModelError
 from indusagi_lsp.contract.models import ModelRetry, TextDelta
 from indusagi_lsp.models import ModelsConfig, ProviderConfig, RetryPolicy, create_models
+from support.fake_providers import Answer, FakeProvider
+from support.model_bench import KEY, ask, collect
 
 ANTHROPIC = "anthropic:claude-sonnet-5-5"
 GOOGLE = "google:gemini-3.8-flash"
@@ -176,7 +176,7 @@ async def test_a_prompt_that_is_too_long_is_an_overflow(bench, wire, model, answ
 
 
 async def test_a_rate_limit_on_tokens_is_no_overflow(bench):
-    message = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 40000. Reduce the length of the messages."
+    message = "Request too large for m on tokens per min (TPM): Limit 3, Requested 4. Reduce the messages."
     async with FakeProvider("openai", openai_error(429, message, code="rate_limit_exceeded")) as server:
         error = await refused(bench, server)
 
@@ -187,8 +187,8 @@ async def test_a_rate_limit_on_tokens_is_no_overflow(bench):
 @pytest.mark.parametrize(
     ("wire", "model", "answer", "place"),
     [
-        ("openai", "fake:m", openai_error(401, f"Incorrect API key provided: {KEY[:8]}****ghij. See", code="invalid_api_key"), "apiKey"),
-        ("anthropic", ANTHROPIC, anthropic_error(401, "authentication_error", f"invalid x-api-key {KEY}"), "apiKey"),
+        ("openai", "fake:m", openai_error(401, f"Bad key: {KEY[:8]}****ghij", code="invalid_api_key"), "api_key"),
+        ("anthropic", ANTHROPIC, anthropic_error(401, "authentication_error", f"invalid x-api-key {KEY}"), "api_key"),
         (
             "google",
             GOOGLE,
@@ -203,7 +203,7 @@ async def test_a_rate_limit_on_tokens_is_no_overflow(bench):
                     }
                 },
             ),
-            "apiKey",
+            "api_key",
         ),
     ],
 )  # fmt: skip
@@ -359,6 +359,17 @@ async def test_a_call_that_was_waiting_does_not_knock_at_an_open_circuit(bench):
     assert len(server.requests) == 5
 
 
+async def test_fifty_sessions_together_do_not_make_a_storm(bench):
+    async with FakeProvider("openai", openai_error(529, "overloaded")) as server:
+        models = bench.models(server, retry=RetryPolicy())
+        calls = (collect(models.invoke(ask())) for _ in range(50))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        again = await asyncio.gather(*(collect(models.invoke(ask())) for _ in range(50)), return_exceptions=True)
+
+    assert all(isinstance(outcome, ModelError) for outcome in [*outcomes, *again])
+    assert len(server.requests) <= 60
+
+
 async def test_no_key_and_unknown_names_are_told(tmp_path):
     models = create_models(
         ModelsConfig(providers={"lab": ProviderConfig(), "odd": ProviderConfig(base_url="ftp://x")}),
@@ -369,7 +380,7 @@ async def test_no_key_and_unknown_names_are_told(tmp_path):
         (ANTHROPIC, "ANTHROPIC_API_KEY"),
         ("openai:gpt-6.1-sol", "OPENAI_API_KEY"),
         (GOOGLE, "GEMINI_API_KEY"),
-        ("lab:x", "baseUrl"),
+        ("lab:x", "base_url"),
         ("odd:x", "http://"),
         ("nobody:x", "no model provider 'nobody'"),
         ("local:big", "no bundled model"),
