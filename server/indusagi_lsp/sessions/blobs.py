@@ -73,9 +73,9 @@ def spill(output: str, blobs_dir: Path, *, limit: int = MAX_OUTPUT_BYTES, redact
         where = "they could not be kept: the disk refused"
 
     half = max(0, limit - 200) // 2
-    head, tail = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    left_out = len(data) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {left_out:,} bytes left out; {where} …]\n{tail}"
+    start, end = _border(data, half), _border(data, len(data) - half)
+    head, tail = (part.decode("utf-8", "surrogatepass") for part in (data[:start], data[end:]))
+    return f"{head}\n[… {end - start:,} bytes left out; {where} …]\n{tail}"
 
 
 def named(turns: Iterable[Turn]) -> tuple[str, ...]:
@@ -169,6 +169,14 @@ def collect(
                 raise PersistenceFault(message) from error
 
     return Collected(tuple(removed), sum(blobs[name].st_size for name in removed), len(blobs) - len(removed))
+
+
+def _border(data: bytes, at: int) -> int:
+    """The next place at or after `at` where a character begins."""
+    while at < len(data) and data[at] & 0xC0 == 0x80:
+        at += 1
+
+    return at
 
 
 def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

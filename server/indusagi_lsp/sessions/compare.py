@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from indusagi_lsp.sessions.nodes import Node
+    from indusagi_lsp.sessions.session import Session
 
 _PATH_KEYS = (
     "path",
@@ -26,9 +28,7 @@ _PATH_KEYS = (
     "absolute_path",
     "target_file",
 )
-_WRITING = re.compile(
-    r"write|edit|create|patch|replace|delete|remove|rename|move|insert|append", re.IGNORECASE
-)
+_WRITING = re.compile(r"write|edit|create|patch|replace|delete|remove|rename|move|insert|append", re.IGNORECASE)
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 MAX_NOTE = 20_000
 
@@ -125,9 +125,7 @@ def compare(
     lines = {leaf: graph.nodes_to(leaf) for leaf in (left, right)}
     names = {leaf: [_original(node.id, originals) for node in line] for leaf, line in lines.items()}
     shared = set(names[left]) & set(names[right])
-    common = next(
-        (node.id for node in reversed(lines[left]) if _original(node.id, originals) in shared), None
-    )
+    common = next((node.id for node in reversed(lines[left]) if _original(node.id, originals) in shared), None)
     sides = [
         _side(
             leaf,
@@ -138,6 +136,54 @@ def compare(
     ]
     touched = [{*side.files.read, *side.files.modified} for side in sides]
     return Comparison(common, len(shared), sides[0], sides[1], tuple(sorted(touched[0] & touched[1])))
+
+
+async def compare_branches(session: Session, left: str, right: str) -> Comparison:
+    """Compare two branches of an open session; see `compare`.
+
+    Raises:
+        NodeNotFound: the session has no such node.
+    """
+    copies: dict[str, str] = {}
+    for record in session.condensations:
+        made = record.get("copies")
+        if isinstance(made, dict):
+            copies.update(made)
+
+    def work() -> Comparison:
+        return compare(session.graph, left, right, usages=session.usages, copies=copies)
+
+    return await asyncio.to_thread(work)
+
+
+async def bring_back(session: Session, leaf: str, text: str | None = None) -> Node:
+    """Append what came of another branch to the live one, as a note.
+
+    Args:
+        session: the session.
+        leaf: where the other branch ends.
+        text: what to say of it; None takes the last words of its model.
+
+    Returns:
+        The note's node.
+
+    Raises:
+        NodeNotFound: the session has no such node.
+        InvalidInput: that is the live branch itself, or it has no result yet.
+        PersistenceFault: the disk refused; the note is in memory.
+    """
+    live = session.graph.leaf
+    if live is None:
+        raise InvalidInput("There is no live branch to bring the result to.")
+
+    own = (await compare_branches(session, leaf, live)).left.nodes
+    if not own:
+        raise InvalidInput("That branch has nothing of its own: it is part of the live one.")
+
+    wanted = set(own)
+    path = await asyncio.to_thread(session.graph.nodes_to, leaf)
+    [node] = await session.append([note([node for node in path if node.id in wanted], text)])
+    return node
 
 
 def note(nodes: Iterable[Node], text: str | None = None) -> Turn:
@@ -160,9 +206,7 @@ def note(nodes: Iterable[Node], text: str | None = None) -> Turn:
 
     said = _result(listed) if text is None else text
     if not said.strip():
-        raise InvalidInput(
-            "The branch has no result yet.", hint="Say in your own words what should be brought back."
-        )
+        raise InvalidInput("The branch has no result yet.", hint="Say in your own words what should be brought back.")
 
     files = files_touched(node.turn for node in listed).modified
     lines = [

@@ -6,6 +6,7 @@ escaped, there is no script, and its policy allows no load at all.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
@@ -28,9 +29,12 @@ from indusagi_lsp.contract.turns import (
     ToolResultBlock,
 )
 from indusagi_lsp.sessions.nodes import Node, node_line, node_text
+from indusagi_lsp.sessions.state import totals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from indusagi_lsp.sessions.session import Session
 
 Format = Literal["markdown", "html", "jsonl"]
 ENDINGS: Mapping[Format, str] = {"markdown": ".md", "html": ".html", "jsonl": ".jsonl"}
@@ -75,6 +79,41 @@ class Branch(msgspec.Struct, frozen=True):
     records: Sequence[Mapping[str, Any]] = ()
 
 
+async def branch_of(session: Session, leaf: str | None = None) -> Branch:
+    """Take a branch of an open session for export.
+
+    Args:
+        session: the session.
+        leaf: where the branch ends; None takes the live one.
+
+    Raises:
+        NodeNotFound: the session has no such node.
+    """
+    wanted = session.graph.leaf if leaf is None else leaf
+    nodes = await asyncio.to_thread(session.graph.nodes_to, wanted)
+    labels = {node.id: session.labels[node.id] for node in nodes if node.id in session.labels}
+    usages = {node.id: session.usages[node.id] for node in nodes if node.id in session.usages}
+    records = [{"type": "label", "node": node, "name": name} for node, name in labels.items()]
+    records.extend(usage_record(node, usage) for node, usage in usages.items())
+    return Branch(
+        session_id=session.id,
+        nodes=nodes,
+        title=session.meta.title or "",
+        cwd=session.meta.cwd,
+        model=session.meta.model,
+        trusted=session.trusted,
+        usage=totals(usages.values()),
+        labels=labels,
+        records=records,
+    )
+
+
+async def export_branch(session: Session, form: Format, leaf: str | None = None) -> bytes:
+    """A branch of an open session as the bytes of a file; else as `branch_of`."""
+    branch = await branch_of(session, leaf)
+    return await asyncio.to_thread(export, branch, form)
+
+
 def export(branch: Branch, form: Format) -> bytes:
     """The branch in one of the forms, as the bytes of a file."""
     if form == "markdown":
@@ -101,9 +140,7 @@ def to_markdown(branch: Branch) -> str:
 def to_html(branch: Branch) -> str:
     """The branch as a page: one file, no script, nothing loaded, every text of the session escaped."""
     style = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
     title = escape(visible_line(branch.title or branch.session_id))
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -259,8 +296,16 @@ def _size(block: ImageBlock) -> int:
     return len(block.data_base64) * 3 // 4
 
 
-def records_of(records: Sequence[Mapping[str, Any]], nodes: Sequence[Node]) -> list[Mapping[str, Any]]:
-    """Those of a session's records that speak of `nodes`: usage, labels, the condensations behind them."""
-    ids = {node.id for node in nodes}
-    keys = {"usage": "node", "label": "node", "condense": "summary"}
-    return [record for record in records if record.get(keys.get(str(record.get("type")), "")) in ids]
+def usage_record(node: str, usage: Usage) -> dict[str, Any]:
+    """What an answer took, as a record of a session file."""
+    record: dict[str, Any] = {
+        "type": "usage",
+        "node": node,
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+    }
+    if usage.cost is not None:
+        record["cost"] = usage.cost
+    return record
