@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -32,7 +32,8 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     `update` shows progress text to people; the model does not see it. `document` gives the unsaved text of a file that
     is open in the editor, by its path below the workspace root in POSIX spelling, or None; `open_paths` gives the paths
-    for which it may have one.
+    for which it may have one. `edit_document` gives such a file another text through the editor, so that the user can
+    undo it, and says whether that was done; None where no editor can.
     """
 
     session_id: str
@@ -40,6 +41,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     update: Callable[[str], None] = lambda _: None
     document: Callable[[str], str | None] = lambda _: None
     open_paths: Callable[[], Iterable[str]] = tuple
+    edit_document: Callable[[str, str], Awaitable[bool]] | None = None
 
 
 class Tool(Protocol):
@@ -67,5 +69,38 @@ class Tool(Protocol):
 
         Raises:
             ToolFailed: with a message that helps the model to ask better.
+        """
+        ...
+
+
+class PlannedCall(msgspec.Struct, frozen=True):
+    """A call that is ready: what it would do is fixed, and has not been done.
+
+    Attributes:
+        action: what the user is asked about, whole: the command, or the diff. A permission is bound to these bytes.
+        carry_out: does exactly that, or raises `ToolFailed` when the world has changed since.
+        asks: whether the user must be asked; False only for what is known to read.
+        afresh: the user must be asked each time, whatever was granted before (protected paths).
+    """
+
+    action: str
+    carry_out: Callable[[], Awaitable[ToolOutcome]]
+    asks: bool = True
+    afresh: bool = False
+
+
+@runtime_checkable
+class PlanningTool(Tool, Protocol):
+    """A tool whose calls are planned, then asked about, then carried out. Its `run` does both without asking."""
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
+        """Find out what the call would do, without doing it.
+
+        Args:
+            arguments: JSON data as the model sent it.
+            context: the call's surroundings.
+
+        Raises:
+            ToolFailed: with a message that helps the model to ask better; nobody need be asked then.
         """
         ...

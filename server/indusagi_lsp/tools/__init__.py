@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
-from indusagi_lsp.tools.guard import MissingPath, OpenedFile, OpenedFolder, PathGuard
+from indusagi_lsp.tools.guard import OpenedFile, OpenedFolder, PathGuard
 from indusagi_lsp.tools.listing import ListFiles
+from indusagi_lsp.tools.lookups import MissingPath
 from indusagi_lsp.tools.reading import ReadFile
 from indusagi_lsp.tools.searching import SearchText
 

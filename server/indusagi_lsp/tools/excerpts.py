@@ -97,16 +97,12 @@ def _named(prompt: str, files: list[str]) -> list[str]:
     found: list[str] = []
     for match in _PATH_LIKE.finditer(prompt):
         word = match.group().replace("\\", "/").removeprefix("./").rstrip(".")
-        hits = [path for path in files if path == word] or [
-            path for path in files if path.endswith(f"/{word}")
-        ]
+        hits = [path for path in files if path == word] or [path for path in files if path.endswith(f"/{word}")]
         found += [path for path in hits[:1] if path not in found]
     return found[:_MAX_NAMED]
 
 
-def _add(
-    chosen: list[Excerpt], guard: PathGuard, path: str, share: int, document: Callable[[str], str | None]
-) -> int:
+def _add(chosen: list[Excerpt], guard: PathGuard, path: str, share: int, document: Callable[[str], str | None]) -> int:
     """Add the beginning of a file; gives the characters used."""
     if share < _LEAST_USEFUL:
         return 0

@@ -11,17 +11,31 @@ Everything here blocks; callers run it in a thread.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from indusagi_lsp.contract.errors import PathOutside, ToolFailed
 from indusagi_lsp.contract.text import quoted
+from indusagi_lsp.tools.lookups import (
+    MissingPath,
+    below_by_identity,
+    explain,
+    flags_of,
+    kind_of,
+    open_at,
+    pseudo_devices,
+    read_link,
+    refuse_changed,
+    refuse_outside,
+    same_file,
+    split,
+    status_of,
+)
 from indusagi_lsp.tools.names import plain_name, windows_fault
 
 if TYPE_CHECKING:
@@ -53,6 +67,22 @@ class OpenedFolder(msgspec.Struct, frozen=True):
     path: str
 
 
+class Spot(msgspec.Struct, frozen=True):
+    """A place inside the workspace where a file is or could be.
+
+    Attributes:
+        folder: descriptor of the folder; negative where there are no such descriptors.
+        name: the file's name in it, or its whole path where there is no descriptor.
+        path: the real place below the root, in POSIX form.
+        status: what is there, None when nothing is.
+    """
+
+    folder: int
+    name: str
+    path: str
+    status: os.stat_result | None
+
+
 class _Place(msgspec.Struct, frozen=True):
     """Where a walk ended: the open folder, and the name in it, or None when the path is that folder."""
 
@@ -75,8 +105,8 @@ class PathGuard:
         self.root = root
         self._by_name = os.open not in os.supports_dir_fd if by_name is None else by_name
         self._closed = frozenset(map(plain_name, closed))
-        self._spellings = tuple({_parts(os.fspath(root)), _parts(os.path.realpath(root))})
-        self._pseudo = _pseudo_devices()
+        self._spellings = tuple({split(os.fspath(root)), split(os.path.realpath(root))})
+        self._pseudo = pseudo_devices()
 
     def inside(self, path: str) -> bool:
         """Whether `path` names something that exists inside the workspace, once everything is resolved."""
@@ -113,17 +143,17 @@ class PathGuard:
         """
         with self._opened(path) as place:
             if place.name is None or not stat.S_ISREG(place.status.st_mode):
-                msg = f"{quoted(path)} is {_what(place.status.st_mode)}, so it cannot be read as a file."
+                msg = f"{quoted(path)} is {kind_of(place.status.st_mode)}, so it cannot be read as a file."
                 raise ToolFailed(msg)
             with ExitStack() as stack:
-                flags = os.O_RDONLY | _flag(
+                flags = os.O_RDONLY | flags_of(
                     "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT"
                 )
-                fd = _attempt(path, place.name, flags, place.folder)
+                fd = open_at(path, place.name, flags, place.folder)
                 stack.callback(os.close, fd)
                 status = os.fstat(fd)
-                if not _same(status, place.status) or not stat.S_ISREG(status.st_mode):
-                    _changed(path)
+                if not same_file(status, place.status) or not stat.S_ISREG(status.st_mode):
+                    refuse_changed(path)
                 if self._by_name:
                     self._confirm(path, place.name)
                 yield OpenedFile(fd, "/".join(place.parts), status.st_size)
@@ -141,7 +171,7 @@ class PathGuard:
         """
         with self._opened(path) as place:
             if not stat.S_ISDIR(place.status.st_mode):
-                msg = f"{quoted(path)} is {_what(place.status.st_mode)}, not a folder."
+                msg = f"{quoted(path)} is {kind_of(place.status.st_mode)}, not a folder."
                 raise ToolFailed(msg)
             if self._by_name:
                 yield OpenedFolder(place.name or os.fspath(self.root), "/".join(place.parts))
@@ -169,6 +199,46 @@ class PathGuard:
             raise ToolFailed(msg)
         return data
 
+    @contextmanager
+    def open_spot(self, path: str, *, create: bool = False) -> Iterator[Spot]:
+        """Hold the place of a file that is to be written; links on the way are followed as for reading.
+
+        Args:
+            path: relative to the root, or absolute below it.
+            create: make the folders that are missing on the way.
+
+        Raises:
+            PathOutside: it leaves the workspace, or lies in a folder that is shut.
+            ToolFailed: a regular file cannot be there.
+        """
+        parts = self._asked(path)
+        absent: list[str] = []
+        with ExitStack() as stack:
+            place = self._resolve(path, parts, absent) if self._by_name else self._walk(path, parts, stack, absent)
+            if absent:
+                yield self._spot_of_new(place, absent, stack, create=create)
+            elif place.name is None or not stat.S_ISREG(place.status.st_mode):
+                msg = f"{quoted(path)} is {kind_of(place.status.st_mode)}, so it cannot be written as a file."
+                raise ToolFailed(msg)
+            else:
+                yield Spot(place.folder, place.name, "/".join(place.parts), place.status)
+
+    def _spot_of_new(self, place: _Place, absent: Sequence[str], stack: ExitStack, *, create: bool) -> Spot:
+        """The place of a file that is not there yet, below an open folder."""
+        where = "/".join((*place.parts, *absent))
+        if self._by_name:
+            folder = os.path.join(place.name or "", *absent[:-1])
+            if create:
+                os.makedirs(folder, exist_ok=True)
+            return Spot(-1, os.path.join(folder, absent[-1]), where, None)
+        fd = place.folder
+        for part in absent[:-1] if create else ():
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=fd)
+            fd = open_at(where, part, os.O_RDONLY | flags_of("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"), fd)
+            stack.callback(os.close, fd)
+        return Spot(fd, absent[-1], where, None)
+
     # --- the walk ---
 
     @contextmanager
@@ -189,21 +259,25 @@ class PathGuard:
         if os.path.isabs(path):
             below = self._below_root(path)
             if below is None:
-                _outside(path)
+                refuse_outside(path)
             return below
-        return _parts(path)
+        return split(path)
 
     def _below_root(self, path: str) -> Sequence[str] | None:
         """The rest of an absolute path after the root's own name, or None."""
-        parts = _parts(path)
+        parts = split(path)
         for spelling in self._spellings:
             if parts[: len(spelling)] == spelling:
                 return parts[len(spelling) :]
         return None
 
-    def _walk(self, path: str, parts: Sequence[str], stack: ExitStack) -> _Place:
-        """Resolve `parts` over descriptors. Every folder on the way stays open until `stack` closes."""
-        flags = os.O_RDONLY | _flag("O_DIRECTORY", "O_CLOEXEC")
+    def _walk(self, path: str, parts: Sequence[str], stack: ExitStack, absent: list[str] | None = None) -> _Place:
+        """Resolve `parts` over descriptors. Every folder on the way stays open until `stack` closes.
+
+        With `absent`, a path whose end is not there is no error: the walk stops at the last folder that is, and the
+        names that are missing below it are put there.
+        """
+        flags = os.O_RDONLY | flags_of("O_DIRECTORY", "O_CLOEXEC")
         try:
             root = os.open(self.root, flags)
         except OSError as error:
@@ -217,56 +291,76 @@ class PathGuard:
             part = pending.popleft()
             if part == "..":
                 if len(levels) == 1:
-                    _outside(path)
+                    refuse_outside(path)
                 levels.pop()
                 continue
 
             folder = levels[-1][0]
-            status = _status(path, part, folder)
+            try:
+                status = status_of(path, part, folder)
+            except MissingPath:
+                if absent is None:
+                    raise
+                absent += self._absent(path, (part, *pending))
+                break
             self._admit(path, part, status)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
                 if links > MAX_LINKS:
                     msg = f"{quoted(path)} goes through too many symbolic links."
                     raise ToolFailed(msg)
-                target = _read_link(path, part, folder)
-                if target.startswith("/"):
-                    below = self._below_root(target)
-                    if below is None:
-                        _outside(path)
-                    del levels[1:]
-                    pending.extendleft(reversed(below))
-                else:
-                    pending.extendleft(reversed(_parts(target)))
+                pending.extendleft(reversed(self._follow(path, read_link(path, part, folder), levels)))
             elif stat.S_ISDIR(status.st_mode):
-                fd = _attempt(path, part, flags | _flag("O_NOFOLLOW"), folder)
+                fd = open_at(path, part, flags | flags_of("O_NOFOLLOW"), folder)
                 stack.callback(os.close, fd)
-                if not _same(os.fstat(fd), status):
-                    _changed(path)
+                if not same_file(os.fstat(fd), status):
+                    refuse_changed(path)
                 levels.append((fd, part))
             elif pending:
-                msg = f"{quoted(path)} goes through {quoted(part)}, which is {_what(status.st_mode)}."
+                msg = f"{quoted(path)} goes through {quoted(part)}, which is {kind_of(status.st_mode)}."
                 raise ToolFailed(msg)
             else:
                 names = tuple(name for _, name in levels[1:])
                 return _Place(folder, (*names, part), part, status)
         return _Place(levels[-1][0], tuple(name for _, name in levels[1:]), None, os.fstat(levels[-1][0]))
 
+    def _follow(self, path: str, target: str, levels: list[tuple[int, str]]) -> Sequence[str]:
+        """The components that a link puts in its own place; an absolute one begins at the root again."""
+        if not target.startswith("/"):
+            return split(target)
+        below = self._below_root(target)
+        if below is None:
+            refuse_outside(path)
+        del levels[1:]
+        return below
+
+    def _absent(self, path: str, names: Sequence[str]) -> Sequence[str]:
+        """Names that are to be made: they must say where they lead by themselves, and open nothing that is shut."""
+        if ".." in names:
+            msg = f"There is no {quoted(path)}."
+            raise MissingPath(msg)
+        for name in names:
+            self._refuse_closed(path, name)
+        return names
+
     def _admit(self, path: str, part: str, status: os.stat_result) -> None:
         """Refuse what is shut, and the system's own file systems below a workspace that holds them."""
+        self._refuse_closed(path, part)
+        if status.st_dev in self._pseudo:
+            msg = f"{quoted(path)} belongs to the system, not to the workspace."
+            raise ToolFailed(msg)
+
+    def _refuse_closed(self, path: str, part: str) -> None:
         if self._closed and plain_name(part) in self._closed:
             msg = f"{quoted(path)} lies in {quoted(part)}, which is not for tools."
             raise PathOutside(
                 msg,
                 hint="Sessions and memory are read through their own operations.",
             )
-        if status.st_dev in self._pseudo:
-            msg = f"{quoted(path)} belongs to the system, not to the workspace."
-            raise ToolFailed(msg)
 
     # --- where there are no directory descriptors ---
 
-    def _resolve(self, path: str, parts: Sequence[str]) -> _Place:
+    def _resolve(self, path: str, parts: Sequence[str], absent: list[str] | None = None) -> _Place:
         """Resolve `parts` by name. `folder` of the result is unused; `name` is the real path."""
         if os.name == "nt":
             for part in parts:
@@ -276,132 +370,26 @@ class PathGuard:
                     raise PathOutside(msg)
         try:
             real_root = os.path.realpath(self.root, strict=True)
-            real = os.path.realpath(os.path.join(real_root, *parts), strict=True)
+            there = len(parts)
+            while absent is not None and there and not os.path.lexists(os.path.join(real_root, *parts[:there])):
+                there -= 1
+            real = os.path.realpath(os.path.join(real_root, *parts[:there]), strict=True)
         except (OSError, ValueError) as error:
-            _fail(path, error)
+            explain(path, error)
         status = os.lstat(real)
-        below = _below_by_identity(real, os.stat(real_root))
+        below = below_by_identity(real, os.stat(real_root))
         if below is None:
-            _outside(path)
+            refuse_outside(path)
         for part in below:
             self._admit(path, part, status)
+        if absent is not None and there < len(parts):
+            absent += self._absent(path, parts[there:])
         return _Place(-1, below, real, status)
 
     def _confirm(self, path: str, real: str) -> None:
         """Once open, the name must still lead where it led when it was checked."""
         try:
             if os.path.realpath(real, strict=True) != real:
-                _changed(path)
+                refuse_changed(path)
         except OSError as error:
-            _fail(path, error)
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    separators = path.replace(os.sep, "/")
-    return tuple(part for part in separators.split("/") if part not in ("", "."))
-
-
-def _flag(*names: str) -> int:
-    """Open flags by name; one that the system lacks is 0."""
-    flags = 0
-    for name in names:
-        flags |= getattr(os, name, 0)
-    return flags
-
-
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
-
-
-def _status(path: str, name: str, folder: int) -> os.stat_result:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except (OSError, ValueError) as error:
-        _fail(path, error)
-
-
-def _read_link(path: str, name: str, folder: int) -> str:
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except OSError as error:
-        _fail(path, error)
-
-
-def _attempt(path: str, name: str, flags: int, folder: int) -> int:
-    try:
-        return os.open(name, flags) if folder < 0 else os.open(name, flags, dir_fd=folder)
-    except OSError as error:
-        _fail(path, error)
-
-
-def _below_by_identity(real: str, root: os.stat_result) -> tuple[str, ...] | None:
-    """The components of `real` below the folder that `root` describes, or None when it is not."""
-    below: list[str] = []
-    here = real
-    while True:
-        if _same(os.stat(here), root):
-            return tuple(reversed(below))
-        parent, name = os.path.split(here)
-        if parent == here:
-            return None
-        below.append(name)
-        here = parent
-
-
-def _pseudo_devices() -> frozenset[int]:
-    """Device numbers of the file systems that are windows into the kernel; never the one that `/` lies on."""
-    found = set()
-    for folder in ("/proc", "/sys", "/dev"):
-        try:
-            found.add(os.stat(folder).st_dev)
-        except OSError:
-            continue
-    with suppress(OSError):
-        found.discard(os.stat("/").st_dev)
-    return frozenset(found)
-
-
-def _what(mode: int) -> str:
-    for test, name in (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISREG, "a file"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISLNK, "a symbolic link"),
-    ):
-        if test(mode):
-            return name
-    return "a device"
-
-
-def _outside(path: str) -> NoReturn:
-    msg = f"{quoted(path)} is outside the workspace."
-    raise PathOutside(
-        msg,
-        hint="Give a path relative to the workspace's root folder.",
-    )
-
-
-def _changed(path: str) -> NoReturn:
-    msg = f"{quoted(path)} changed while it was being opened."
-    raise ToolFailed(msg, hint="Try again.")
-
-
-def _fail(path: str, error: OSError | ValueError) -> NoReturn:
-    """Say what an error of the system means for the one who asked."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.ENOENT:
-        msg = f"There is no {quoted(path)}."
-        raise MissingPath(msg) from None
-    if number in (errno.ELOOP, errno.ENOTDIR):
-        msg = f"{quoted(path)} goes through something that is no folder, or changed meanwhile."
-        raise ToolFailed(msg) from None
-    if number in (errno.EACCES, errno.EPERM):
-        msg = f"{quoted(path)} may not be read: permission denied."
-        raise ToolFailed(msg) from None
-    msg = f"{quoted(path)} cannot be opened: {getattr(error, 'strerror', None) or 'not a path'}."
-    raise ToolFailed(msg) from None
-
-
-class MissingPath(ToolFailed):
-    """Nothing is there under that name."""
+            explain(path, error)

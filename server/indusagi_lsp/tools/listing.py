@@ -36,15 +36,11 @@ MAX_SECONDS = 5.0
 class ListFilesArguments(Arguments, frozen=True):
     """What `list_files` takes."""
 
-    path: Annotated[
-        str, Meta(min_length=1, description="Folder to list, relative to the workspace root.")
-    ] = "."
+    path: Annotated[str, Meta(min_length=1, description="Folder to list, relative to the workspace root.")] = "."
     glob: (
         Annotated[
             str,
-            Meta(
-                min_length=1, max_length=500, description="Show only files like this: `*.py`, `src/**/*.ts`."
-            ),
+            Meta(min_length=1, max_length=500, description="Show only files like this: `*.py`, `src/**/*.ts`."),
         ]
         | None
     ) = None
@@ -157,9 +153,7 @@ def walk(guard: PathGuard, path: str, walked: Walked) -> Iterator[str]:
         prefix = f"{folder}/" if folder else ""
         # Files wait among the folders, without rules, so that everything comes in one order.
         for name, is_folder, shown in sorted(found, reverse=True):
-            if (shown or (is_folder and depth < MAX_DEPTH)) and not rules.hides(
-                prefix + name, is_folder=is_folder
-            ):
+            if (shown or (is_folder and depth < MAX_DEPTH)) and not rules.hides(prefix + name, is_folder=is_folder):
                 pending.append((prefix + name, rules if is_folder else None, depth + 1))
         if pending and (seen > MAX_ENTRIES or time.monotonic() > deadline):
             walked.stopped = "the folder is too large to be looked at whole; name a smaller one"
@@ -198,9 +192,7 @@ def _alternatives(glob: str, limit: int = 64) -> list[str]:
         if braces is None or len(done) + len(pending) >= limit:
             done.append(pattern)
             continue
-        pending.extend(
-            pattern[: braces.start()] + part + pattern[braces.end() :] for part in braces[1].split(",")
-        )
+        pending.extend(pattern[: braces.start()] + part + pattern[braces.end() :] for part in braces[1].split(","))
     return done
 
 
@@ -211,9 +203,7 @@ def _fit(files: list[str]) -> tuple[list[str], str]:
 
     best: list[str] | None = None
     for depth in range(1, MAX_DEPTH):
-        counts = Counter(
-            "/".join(path.split("/")[:depth]) if path.count("/") >= depth else "" for path in files
-        )
+        counts = Counter("/".join(path.split("/")[:depth]) if path.count("/") >= depth else "" for path in files)
         shallow = [path for path in files if path.count("/") < depth]
         del counts[""]
         if len(shallow) + len(counts) > MAX_ROWS:

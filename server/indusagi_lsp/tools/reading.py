@@ -16,10 +16,12 @@ from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.contract.tools import Effect, ToolContext, ToolOutcome
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
-from indusagi_lsp.tools.guard import MissingPath, PathGuard
+from indusagi_lsp.tools.lookups import MissingPath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from indusagi_lsp.tools.guard import PathGuard
 
 MAX_LINES = 2000
 MAX_OUTPUT_CHARS = 40_000
@@ -38,8 +40,7 @@ class ReadFileArguments(Arguments, frozen=True):
     path: Annotated[str, Meta(min_length=1, description="Path of the file, relative to the workspace root.")]
     start_line: Annotated[int, Meta(ge=1, description="First line to show; lines count from 1.")] = 1
     end_line: (
-        Annotated[int, Meta(ge=1, description="Last line to show; left out: as far as one answer goes.")]
-        | None
+        Annotated[int, Meta(ge=1, description="Last line to show; left out: as far as one answer goes.")] | None
     ) = None
 
 

@@ -55,9 +55,7 @@ def find_ripgrep(root: Path) -> str | None:
     return None
 
 
-def candidates(
-    program: str, root: Path, folder: str, query: Query, seconds: float
-) -> Iterator[tuple[str, int]]:
+def candidates(program: str, root: Path, folder: str, query: Query, seconds: float) -> Iterator[tuple[str, int]]:
     """Places that match, in the order of the files' paths. Blocks; closing the iterator ends the program.
 
     Args:

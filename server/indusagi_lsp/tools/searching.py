@@ -40,9 +40,7 @@ class SearchTextArguments(Arguments, frozen=True):
 
     pattern: Annotated[
         str,
-        Meta(
-            min_length=1, max_length=1000, description="Regular expression that is looked for in each line."
-        ),
+        Meta(min_length=1, max_length=1000, description="Regular expression that is looked for in each line."),
     ]
     path: Annotated[
         str, Meta(min_length=1, description="Folder or file to search, relative to the workspace root.")
@@ -72,9 +70,7 @@ class SearchText:
         seconds: that one search may take.
     """
 
-    def __init__(
-        self, guard: PathGuard, *, ripgrep: str | None = "auto", seconds: float = MAX_SECONDS
-    ) -> None:
+    def __init__(self, guard: PathGuard, *, ripgrep: str | None = "auto", seconds: float = MAX_SECONDS) -> None:
         self._guard = guard
         self._ripgrep = ripgrep
         self._seconds = seconds
@@ -111,9 +107,7 @@ class SearchText:
             long.
         """
         wanted = validate_arguments(SearchTextArguments, arguments)
-        unsaved = {
-            path: text for path in context.open_paths() if (text := context.document(path)) is not None
-        }
+        unsaved = {path: text for path in context.open_paths() if (text := context.document(path)) is not None}
         return ToolOutcome(await asyncio.to_thread(self._search, wanted, unsaved))
 
     def _search(self, wanted: SearchTextArguments, unsaved: Mapping[str, str]) -> str:
@@ -156,9 +150,7 @@ class SearchText:
             return
 
         query = Query(wanted.pattern, wanted.literal, wanted.ignore_case, MAX_FILE_BYTES)
-        places = candidates(
-            self._ripgrep, self._guard.root, start, query, max(0.1, deadline - time.monotonic())
-        )
+        places = candidates(self._ripgrep, self._guard.root, start, query, max(0.1, deadline - time.monotonic()))
         for path, told in _by_file(places, lambda path: path not in unsaved and fits(path)):
             lines = self._lines(path)
             numbers = [number for number in told if number <= len(lines)]
@@ -310,9 +302,7 @@ def _shown(line: str) -> str:
     return visible(cut.removesuffix("\r")) + ("…" if len(line) > len(cut) else "")
 
 
-def _by_file(
-    places: Iterator[tuple[str, int]], wanted: Callable[[str], bool]
-) -> Iterator[tuple[str, list[int]]]:
+def _by_file(places: Iterator[tuple[str, int]], wanted: Callable[[str], bool]) -> Iterator[tuple[str, list[int]]]:
     """Places grouped by their file, as far as the file is wanted; closing this closes `places`."""
     path: str | None = None
     keep = False
