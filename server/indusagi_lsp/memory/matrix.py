@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from indusagi_lsp.memory.index import load_numpy, unit_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -70,32 +70,52 @@ class Matrix:
             self._groups[place] = self._groups[self._end]
             self._place[int(self._ids[place])] = place
 
-    def nearest(self, vector: Sequence[float], groups: Sequence[int], first: int) -> Iterator[dict[int, float]]:
-        """The rows of some groups by falling cosine, in growing portions.
+    def nearest(
+        self,
+        vector: Sequence[float],
+        groups: Sequence[int],
+        first: int,
+        lexical: Mapping[int, float] | None = None,
+        weight: float = 1.0,
+    ) -> Iterator[dict[int, float]]:
+        """The rows of some groups by falling score, in growing portions.
+
+        The score is the cosine, nothing less than 0, or where there are lexical scores, both fused as `fuse` does.
 
         Args:
             vector: as long as the rows.
             groups: the groups to look into.
             first: the size of the first portion.
+            lexical: scores by number, also of what has no row here; all of them are of these groups.
+            weight: how much the cosine counts.
 
         Yields:
-            Cosines by number. No row of a later portion is nearer than one of an earlier, and rows whose cosines
+            Scores by number. No row of a later portion is better than one of an earlier, and rows whose scores
             cannot be told apart are in one portion.
         """
         numpy = self._numpy
-        rows = self._rows[: self._end]
-        scores = rows @ unit_rows([vector])[0]
-        if not numpy.isin(self._groups[: self._end], groups).all():
-            scores = numpy.where(numpy.isin(self._groups[: self._end], groups), scores, -numpy.inf)
+        ids = self._ids[: self._end]
+        scores = numpy.maximum(self._rows[: self._end] @ unit_rows([vector])[0], 0)
+        if lexical is not None:
+            scores = scores.astype(numpy.float64) * weight
+            known = [number for number in lexical if number in self._place]
+            places = [self._place[number] for number in known]
+            scores[places] += (1 - weight) * numpy.asarray([lexical[number] for number in known])
+            bare = [number for number in lexical if number not in self._place]
+            ids = numpy.concatenate((ids, numpy.asarray(bare, numpy.int64)))
+            scores = numpy.concatenate((scores, numpy.asarray([lexical[number] for number in bare])))
+        mask = numpy.isin(self._groups[: self._end], groups)
+        if not mask.all():
+            scores[: self._end][~mask] = -numpy.inf
         ceiling, size = numpy.inf, max(first, 1)
         while True:
             if size >= len(scores):
                 floor = -2.0
             else:
                 floor = float(numpy.partition(scores, len(scores) - size)[len(scores) - size]) - MARGIN
-            chosen = numpy.flatnonzero((scores >= floor) & (scores < ceiling))
-            yield dict(zip(self._ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
-            if floor <= -2.0 or floor == -numpy.inf:
+            chosen = numpy.flatnonzero((scores >= max(floor, 0)) & (scores < ceiling))
+            yield dict(zip(ids[chosen].tolist(), scores[chosen].tolist(), strict=True))
+            if floor <= 0:
                 return
             ceiling, size = floor, size * 8
 

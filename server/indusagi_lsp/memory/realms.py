@@ -10,7 +10,7 @@ from indusagi_lsp.memory.entry import MemoryEntry, newest_first
 from indusagi_lsp.memory.index import MemoryIndex
 from indusagi_lsp.memory.lexical import LexicalIndex, Question, rank
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
-from indusagi_lsp.memory.store import BaseStore, by_score
+from indusagi_lsp.memory.store import BaseStore, by_score, fuse
 from indusagi_lsp.memory.text import index_terms
 
 if TYPE_CHECKING:
@@ -113,8 +113,26 @@ class InMemoryRanking(BaseStore):
                 found += [(hit.entry, hit.score) for hit in index.search(vector, max_results=len(index))]
         return self._ordered(found, "semantic", query, limit)
 
+    def _fused(
+        self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
+    ) -> list[ScoredEntry]:
+        embedder, weight = (self._embedder.id, self._embedder.weight) if self._embedder else ("", 0.0)
+        question = Question.of(index_terms(query.text or ""))
+        hits = []
+        with self._guard:
+            views = [self._realm(name) for name in realms]
+            for view, words in zip(views, rank(question, [view.words for view in views]), strict=True):
+                index = view.vectors(embedder, len(vector))
+                meaning = {hit.entry.identifier: hit.score for hit in index.search(vector, len(index), -1)}
+                for identifier in words.keys() | meaning.keys():
+                    parts = {"lexical": words.get(identifier, 0.0), "semantic": meaning.get(identifier)}
+                    score = fuse(words.get(identifier, 0.0), parts["semantic"], weight)
+                    details = {name: part for name, part in parts.items() if part is not None}
+                    hits.append(ScoredEntry(self._checked(view.entries[identifier]), score, details))
+        return sorted((hit for hit in hits if hit.score > 0 and query.matches(hit.entry)), key=by_score)[:limit]
+
     def _ordered(
         self, found: list[tuple[MemoryEntry, float]], name: str, query: MemoryQuery, limit: int | None
     ) -> list[ScoredEntry]:
-        hits = [ScoredEntry(self._checked(entry), score, {name: score}) for entry, score in found]
+        hits = [ScoredEntry(self._checked(entry), score, {name: score}) for entry, score in found if score > 0]
         return sorted((hit for hit in hits if query.matches(hit.entry)), key=by_score)[:limit]

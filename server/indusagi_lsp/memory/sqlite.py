@@ -29,7 +29,7 @@ from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import K1, B, Question, Statistics, best_score, relative_score
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.sqlite_schema import connect, faults, words_outdated
-from indusagi_lsp.memory.store import BaseStore, Change, by_score
+from indusagi_lsp.memory.store import BaseStore, Change, by_score, fuse
 from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, plain_text
 
 if TYPE_CHECKING:
@@ -194,16 +194,42 @@ class SqliteMemoryStore(BaseStore):
                 return []
             matrix = self._matrix(connection, embedder, len(vector))
             sizes = self._current_sizes(connection)
+            groups = [sizes.number(realm) for realm in realms]
             hits: list[ScoredEntry] = []
-            portions = matrix.nearest(
-                vector, [sizes.number(realm) for realm in realms], 4 * limit if limit else len(matrix)
-            )
-            for portion in portions:
-                scores = ((max(0.0, round(score, COSINE_DIGITS)), row) for row, score in portion.items() if score > -2)
-                hits.extend(self._best(connection, scores, query, realms, None if limit is None else limit, "semantic"))
+            for portion in matrix.nearest(vector, groups, 4 * limit if limit else len(matrix)):
+                rounded = ((round(score, COSINE_DIGITS), row) for row, score in portion.items())
+                scores = (pair for pair in rounded if pair[0] > 0)
+                hits.extend(self._best(connection, scores, query, realms, limit, "semantic"))
                 if limit is not None and len(hits) >= limit:
                     break
             return hits[:limit]
+
+    def _fused(
+        self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
+    ) -> list[ScoredEntry]:
+        embedder, weight = (self._embedder.id, self._embedder.weight) if self._embedder else ("", 0.0)
+        with self._reading() as connection:
+            if connection is None or limit == 0:
+                return []
+            raw, best = self._raw_scores(connection, Question.of(index_terms(query.text or "")), realms)
+            words = {row: relative_score(score, best) for row, score in raw.items()}
+            matrix = self._matrix(connection, embedder, len(vector))
+            sizes = self._current_sizes(connection)
+            groups = [sizes.number(realm) for realm in realms]
+            first = 4 * limit if limit else len(matrix) + len(words)
+            hits: list[ScoredEntry] = []
+            for portion in matrix.nearest(vector, groups, first, words, weight):
+                meaning = matrix.cosine(vector, list(portion))
+                for row, entry in self._fetch(connection, list(portion), query, realms):
+                    parts = {"lexical": words.get(row, 0.0)}
+                    if row in meaning:
+                        parts["semantic"] = round(meaning[row], COSINE_DIGITS)
+                    score = fuse(parts["lexical"], parts.get("semantic"), weight)
+                    if score > 0:
+                        hits.append(ScoredEntry(entry, score, parts))
+                if limit is not None and len(hits) >= limit:
+                    break
+            return sorted(hits, key=by_score)[:limit]
 
     # --- ranking ------------------------------------------------------------------------------------------------------
 

@@ -209,6 +209,13 @@ class BaseStore(MemoryStore):
     def _semantic(self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None) -> Hits:
         """The entries that pass the filters and have a vector of this embedder, in the order of `by_score`."""
 
+    @abc.abstractmethod
+    def _fused(self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None) -> Hits:
+        """The entries that pass the filters and are near in words or meaning, in the order of `by_score`.
+
+        The score is that of `fuse`; entries of score 0 are left out.
+        """
+
     # --- verbs --------------------------------------------------------------------------------------------
 
     def store(self, entry: MemoryEntry) -> MemoryEntry:
@@ -316,9 +323,42 @@ class BaseStore(MemoryStore):
         return self._present(self._changed(realms, identifier, sign))
 
     def recall(self, text: str, query: MemoryQuery | None = None) -> Hits:
-        """See `MemoryStore.recall`."""
+        """See `MemoryStore.recall`. `score_details` of a hit tells its lexical and its semantic part."""
         query = msgspec.structs.replace(query or MemoryQuery(), text=text, semantic_text=None)
-        return self.search(query)
+        vector = self._vector(text)
+        if vector is None:
+            return self.search(query)
+        realms = self._realms(query.scopes)
+        self._evict(realms, self._now())
+        return self._relevant(self._fused(vector, query, realms, query.max_results), query)
+
+    def reembed(self, progress: Callable[[int, int], None] | None = None, *, batch: int = 32) -> int:
+        """Make the vectors of all visible entries that have none of this embedder.
+
+        It may be stopped at any time; what is done stays done, and the next call goes on from there.
+
+        Args:
+            progress: is told how many are done and how many there are to do.
+            batch: how many are embedded together.
+
+        Returns:
+            How many vectors were made.
+
+        Raises:
+            InvalidState: there is no embedder.
+        """
+        embedder = self._embedder
+        if embedder is None:
+            raise InvalidState("There is no embedder to make vectors with.")
+        waiting = [entry for entry in self.export() if entry.embedder != embedder.id]
+        for start in range(0, len(waiting), batch):
+            portion = waiting[start : start + batch]
+            vectors = embedder.batch_embed([entry.content for entry in portion])
+            for entry, vector in zip(portion, vectors, strict=True):
+                self._put_vector(entry, tuple(vector), embedder.id)
+            if progress is not None:
+                progress(start + len(portion), len(waiting))
+        return len(waiting)
 
     # --- what the verbs are made of -----------------------------------------------------------------------
 
@@ -369,6 +409,26 @@ class BaseStore(MemoryStore):
             self._notify("memory_not_embedded", f"A memory is kept without its vector: {error}")
             return entry.changed(embedding=None, embedder=None)
         return entry.changed(embedding=vector, embedder=embedder.id)
+
+    def _vector(self, text: str) -> Sequence[float] | None:
+        """The vector of a question; None where there is no embedder, or it fails."""
+        if self._embedder is None:
+            return None
+        try:
+            return self._embedder.embed(text)
+        except Exception as error:  # noqa: BLE001 - whatever an embedder raises, search by words goes on
+            self._notify("memory_not_embedded", f"This search goes by words alone: {error}")
+            return None
+
+    def _put_vector(self, entry: MemoryEntry, vector: tuple[float, ...], embedder: str) -> None:
+        """Give an entry its vector unless its text has changed meanwhile. Proof and times stay as they are."""
+
+        def put(old: MemoryEntry | None) -> MemoryEntry | None:
+            if old is None or old.content != entry.content:
+                return old
+            return old.changed(embedding=vector, embedder=embedder)
+
+        self._transact((self.realm(entry.scope),), entry.identifier, put)
 
     def _sealed(self, entry: MemoryEntry) -> MemoryEntry:
         """The entry with this user's proof."""
@@ -439,7 +499,9 @@ class BaseStore(MemoryStore):
         if self._embedder is None:
             self._notify("memory_no_embedder", "Search by meaning finds nothing: no embedder is configured.")
             return []
-        vector = self._embedder.embed(query.semantic_text or "")
+        vector = self._vector(query.semantic_text or "")
+        if vector is None:
+            return []
         if query.text is None:
             return self._relevant(self._semantic(vector, query, realms, query.max_results), query)
         near = {self._key(hit.entry): hit for hit in self._semantic(vector, query, realms, None)}
@@ -449,7 +511,7 @@ class BaseStore(MemoryStore):
         hits = [
             ScoredEntry(
                 left.entry,
-                round(weight * left.score + (1 - weight) * right.score, 6),
+                fuse(right.score, left.score, weight),
                 {**left.score_details, **right.score_details},
             )
             for left, right in both
@@ -476,6 +538,20 @@ def _renewed(old: MemoryEntry, new: MemoryEntry) -> MemoryEntry:
     if new.content != old.content and new.embedding == old.embedding:
         return new.changed(embedding=None, embedder=None)
     return new
+
+
+FUSED_DIGITS = 6
+
+
+def fuse(lexical: float, semantic: float | None, weight: float) -> float:
+    """One score of two. An entry without a vector has its lexical score, so that it is not buried.
+
+    A weighted sum of scores, not of ranks: measured on questions in other words, fusion by ranks loses half of the hits
+    that the better of two searches has.
+    """
+    if semantic is None:
+        return round(lexical, FUSED_DIGITS)
+    return round(weight * max(0.0, semantic) + (1 - weight) * lexical, FUSED_DIGITS)
 
 
 def _unsealed(entry: MemoryEntry) -> MemoryEntry:

@@ -26,7 +26,7 @@ TERMS_VERSION = 1
 OWN_WEIGHT = 1.0
 NEAR_WEIGHT = 0.5
 """Neighbouring turns count half: measured best on conversations."""
-SPLIT_WEIGHT = 0.5
+SPLIT_WEIGHT = 1.0
 
 MAX_QUERY_WORDS = 128
 """A question's words beyond this many are not looked up."""

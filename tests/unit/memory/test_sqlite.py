@@ -198,7 +198,11 @@ class TestMatrix:
             matrix.remove(number)
         query = rng.normal(size=8)
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        truth = {n: float(unit[n] @ (query / np.linalg.norm(query))) for n in range(500) if n % 7 and n % 3 in (0, 1)}
+        truth = {
+            n: max(0.0, float(unit[n] @ (query / np.linalg.norm(query))))
+            for n in range(500)
+            if n % 7 and n % 3 in (0, 1)
+        }
         portions = list(matrix.nearest(query.tolist(), [0, 1], 5))
         seen: dict[int, float] = {}
         lowest = 2.0
