@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NAME = "smollm2"
 ID = f"{config.LOCAL}:{NAME}"
 WINDOW = 4096
-MAX_OUTPUT = 512
+MAX_OUTPUT = 256
 CARD = ModelCard(
     ID,
     config.LOCAL,
@@ -246,9 +246,9 @@ def _connect(address: str, key: str, clock: Clock) -> ProviderClient:
         tools=False,
         images=False,
     )
-    # Repetition is what a model of this size falls into; at temperature 0 its answers can be relied on to
+    # Repetition is what a model of this size falls into; a stronger penalty makes it leave the text it was given.
     # repeat.
-    extra = {"cache_prompt": True, "temperature": 0.0, "repeat_penalty": 1.15, "repeat_last_n": 256}
+    extra = {"cache_prompt": True, "temperature": 0.0, "repeat_penalty": 1.1, "repeat_last_n": 64}
     client = ProviderClient(provider, clock=clock, idle=_IDLE_SECONDS, socket=socket, extra_body=extra)
     client.open(NAME)
     return client
