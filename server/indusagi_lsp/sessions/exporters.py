@@ -309,3 +309,15 @@ def usage_record(node: str, usage: Usage) -> dict[str, Any]:
     if usage.cost is not None:
         record["cost"] = usage.cost
     return record
+
+
+def records_of(records: Sequence[Mapping[str, Any]], nodes: Sequence[Node]) -> list[Mapping[str, Any]]:
+    """Those of a session's records that speak of `nodes` and of nothing else: usage, labels, condensations."""
+    ids = {node.id for node in nodes}
+    found: list[Mapping[str, Any]] = []
+    for record in records:
+        named = [record[name] for name in ("node", "summary", "from") if isinstance(record.get(name), str)]
+        if named and ids.issuperset(named):
+            found.append(record)
+
+    return found
