@@ -19,6 +19,7 @@ from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
 from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.dispatch import Dispatcher
 from indusagi_lsp.conductor.history import History
+from indusagi_lsp.conductor.prompt import with_excerpts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract.errors import Aborted, ContextOverflow, IndusagiError, ModelError, TurnBudgetSpent
 from indusagi_lsp.contract.events import (
@@ -52,7 +53,7 @@ from indusagi_lsp.contract.models import TextDelta as ModelText
 from indusagi_lsp.contract.models import ThinkingDelta as ModelThinking
 from indusagi_lsp.contract.models import ToolCallDelta as ModelToolCall
 from indusagi_lsp.contract.tools import Tool
-from indusagi_lsp.contract.turns import TOOL, ToolCallBlock, ToolResultBlock, Turn
+from indusagi_lsp.contract.turns import TOOL, USER, ToolCallBlock, ToolResultBlock, Turn
 
 logger = logging.getLogger(__name__)
 
@@ -232,15 +233,14 @@ class Run:
     async def _request(self) -> ModelRequest:
         config, card, history = self._parts.config, self._parts.card, self._parts.history
         turns = history.view()
-        system = config.system
         excerpts = self._parts.deps.excerpts
         if not card.tools and excerpts is not None:
-            prompts = [turn.text for turn in turns if turn.role == "user"]
-            system = f"{system}\n\n{await excerpts(prompts[-1] if prompts else '')}".strip()
+            prompts = [turn.text for turn in turns if turn.role == USER]
+            turns = with_excerpts(turns, await excerpts(prompts[-1] if prompts else ""))
         return ModelRequest(
             model=card.id,
             turns=turns,
-            system=system,
+            system=config.system,
             tools=tuple(tool.spec for tool in self._parts.tools.values()) if card.tools else (),
             max_output_tokens=config.max_output_tokens,
             thinking=config.thinking,

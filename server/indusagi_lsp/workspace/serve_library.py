@@ -9,11 +9,8 @@ from typing import Any
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFound
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import usage_view
-from indusagi_lsp.sessions import Session, blobs
-from indusagi_lsp.sessions.compare import Side, compare, note
+from indusagi_lsp.sessions import Session, blobs, compare, exporters
 from indusagi_lsp.sessions.doctor import examine
-from indusagi_lsp.sessions.exporters import Branch, export, records_of
-from indusagi_lsp.sessions.state import totals
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.serve_sessions import info
 
@@ -54,7 +51,7 @@ async def export_branch(host: Host, params: m.ExportParams) -> m.ExportResult:
     if leaf is None:
         raise InvalidState("There is nothing to export yet: the session is empty.")
     _require(session, leaf)
-    data = await asyncio.to_thread(_exported, session, leaf, params.format)
+    data = await exporters.export_branch(session, params.format, leaf)
     ending, media_type = _EXPORTS[params.format]
     return m.ExportResult(text=data.decode("utf-8"), file_name=f"{session.id}.{ending}", media_type=media_type)
 
@@ -95,12 +92,7 @@ async def import_sessions(host: Host, params: m.ImportParams) -> m.ImportResult:
 async def compare_branches(host: Host, params: m.CompareParams) -> m.CompareResult:
     """`session/compare`."""
     session = (await host.session(params.session_id)).session
-    copies: dict[str, str] = {}
-    for record in session.condensations:
-        copies.update(record.get("copies") or {})
-    found = await asyncio.to_thread(
-        lambda: compare(session.graph, params.left, params.right, usages=session.usages, copies=copies)
-    )
+    found = await compare.compare_branches(session, params.left, params.right)
     return m.CompareResult(
         common=found.common,
         shared=found.shared,
@@ -117,7 +109,7 @@ async def bring_note(host: Host, params: m.NoteParams) -> m.LeafResult:
     _require(session, params.leaf)
     ours = set(session.graph.ids_to(session.graph.leaf))
     nodes = [node for node in session.graph.nodes_to(params.leaf) if node.id not in ours]
-    await live.agent.add_note(note(nodes, params.text))
+    await live.agent.add_note(compare.note(nodes, params.text))
     host.changed()
     return m.LeafResult(leaf=session.graph.leaf)
 
@@ -215,23 +207,7 @@ def _require(session: Session, node: str) -> None:
         raise NodeNotFound(session.id, node)
 
 
-def _exported(session: Session, leaf: str, form: Any) -> bytes:
-    nodes = session.graph.nodes_to(leaf)
-    branch = Branch(
-        session.id,
-        nodes,
-        title=session.meta.title or "",
-        cwd=session.meta.cwd,
-        model=session.meta.model,
-        trusted=session.trusted,
-        usage=totals(session.usages[node.id] for node in nodes if node.id in session.usages),
-        labels=session.labels,
-        records=records_of(session.condensations, nodes),
-    )
-    return export(branch, form)
-
-
-def _side(side: Side) -> m.CompareSide:
+def _side(side: compare.Side) -> m.CompareSide:
     return m.CompareSide(
         leaf=side.leaf,
         nodes=list(side.nodes),
