@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import os
 import re
+import threading
 import unicodedata
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +22,8 @@ import msgspec
 
 from indusagi_lsp.contract.turns import TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, Turn
 from indusagi_lsp.sessions.folder import CACHE, SessionFolder
-from indusagi_lsp.sessions.records import Record, decode, open_regular, parse_line
+from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
+from indusagi_lsp.sessions.records import Record, decode, open_fd, open_regular, parse_line
 from indusagi_lsp.sessions.scan import narrow_node
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ _WORDS = "CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize='unic
 _SCHEMA = (_FILES, _NODES, _WORDS)
 _SQLITE_OWN = "CREATE TABLE sqlite_sequence(name,seq)"
 _SHADOWS = frozenset({"words_data", "words_idx", "words_docsize", "words_config"})
-_CANDIDATES = 1_000
+_CANDIDATES = 400
 _BATCH = 500
 _BEFORE = 64
 _CONTEXT = 80
@@ -113,9 +116,11 @@ def index_text(text: str) -> str:
     Compatible forms are made one (NFKC), case is folded, runs of Chinese, Japanese and Korean characters,
     which have no spaces, become pairs of neighbours, and `c++` and `c#` get a word of their own.
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    folded = _SHARP.sub(lambda match: f"{match[1]} {match[1]}{_SPELLED[match[2]]}", folded)
-    folded = _CJK.sub(lambda match: f" {' '.join(_pairs(match[0]))} ", folded)
+    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if "++" in folded or "#" in folded:
+        folded = _SHARP.sub(lambda match: f"{match[1]} {match[1]}{_SPELLED[match[2]]}", folded)
+    if not folded.isascii():
+        folded = _CJK.sub(lambda match: f" {' '.join(_pairs(match[0]))} ", folded)
     # FTS5 ends a text at NUL, and UTF-8 has no lone surrogates.
     return folded.replace("\x00", " ").encode("utf-8", "replace").decode()
 
@@ -149,6 +154,10 @@ class SearchIndex:
         self._folder = SessionFolder(root)
         self._own_place = database is None
         self._path = database or root / CACHE / DATABASE
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._finalizer: weakref.finalize[..., SearchIndex] | None = None
 
     async def search(
         self,
@@ -211,9 +220,11 @@ class SearchIndex:
         """Read the node again, to show what it says; None if it is not there any more."""
         name, node, role, at, offset, length, score = row
         try:
-            with open_regular(self._folder.path(name)) as file:
-                file.seek(offset)
-                found = narrow_node(decode(file.read(length)))
+            descriptor = open_fd(self._folder.path(name))
+            try:
+                found = narrow_node(decode(read_exactly(OsCalls(), descriptor, length, offset)))
+            finally:
+                os.close(descriptor)
         except (OSError, ValueError, AttributeError):
             return None
 
@@ -223,21 +234,47 @@ class SearchIndex:
         snippet, spans = snippet_of(words_of(found[2]), query)
         return Hit(name, node, role, at, snippet, spans, score)
 
+    def close(self) -> None:
+        """Give the database back. The index can be used again afterwards."""
+        with self._lock:
+            self._shut()
+
     def _with_database(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Do `work` on the database; one that is broken, or not of our making, is made anew."""
         import sqlite3
 
-        for attempt in range(2):
-            try:
-                with contextlib.closing(self._open()) as db:
-                    return work(db)
-            except sqlite3.DatabaseError as error:
-                busy = isinstance(error, sqlite3.OperationalError) and "lock" in str(error)
-                if attempt or busy:
-                    raise
-                self._remove()
+        with self._lock:
+            for attempt in range(2):
+                try:
+                    return work(self._database())
+                except sqlite3.DatabaseError as error:
+                    self._shut()
+                    busy = isinstance(error, sqlite3.OperationalError) and "lock" in str(error)
+                    if attempt or busy:
+                        raise
+                    self._remove()
 
         raise AssertionError("unreachable")
+
+    def _database(self) -> sqlite3.Connection:
+        """The open database, if the file that it was opened from is still there; else a new one."""
+        try:
+            status = self._path.lstat()
+            found = (status.st_dev, status.st_ino)
+        except OSError:
+            found = None
+        if self._db is None or found != self._identity:
+            self._shut()
+            self._db = db = self._open()
+            self._identity = (self._path.lstat().st_dev, self._path.lstat().st_ino)
+            self._finalizer = weakref.finalize(self, db.close)
+
+        return self._db
+
+    def _shut(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        self._db = self._finalizer = None
 
     def _open(self) -> sqlite3.Connection:
         import sqlite3
@@ -246,21 +283,15 @@ class SearchIndex:
             self._folder.ensure(CACHE)
         else:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        if not self._path.exists():
-            # SQLite makes its files with the mode of the database.
-            with contextlib.suppress(FileExistsError):
-                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         if self._path.is_symlink():
             self._path.unlink()
+        # SQLite makes its other files with the mode of the database.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
-        db = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
+        db = sqlite3.connect(self._path, timeout=10.0, isolation_level=None, check_same_thread=False)
         try:
-            for setting in (
-                "trusted_schema=OFF",
-                "cell_size_check=ON",
-                "journal_mode=WAL",
-                "synchronous=OFF",
-            ):
+            for setting in ("trusted_schema=OFF", "cell_size_check=ON", "journal_mode=WAL", "synchronous=OFF"):
                 db.execute(f"PRAGMA {setting}")
             if not _is_ours(db):
                 _make(db)

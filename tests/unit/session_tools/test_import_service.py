@@ -35,6 +35,14 @@ def state_of(root: Path, session_id: str) -> SessionState:
     return state
 
 
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def there(folder: Path) -> bool:
+    return folder.is_dir()
+
+
 def snapshot(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in root.glob("*.jsonl")}
 
@@ -87,7 +95,7 @@ APPENDED = [
 @pytest.mark.parametrize("path", APPENDED, ids=lambda path: path.name[:20])
 async def test_any_beginning_and_then_the_whole_is_the_whole(path: Path, tmp_path: Path) -> None:
     """Cut after each line and within it: the same history results, and no turn comes twice."""
-    data = path.read_bytes()
+    data = content(path)
     [report] = await Importer(tmp_path / "whole").import_files([path])
     name = str(report.session_id)
     whole = state_of(tmp_path / "whole", name)
@@ -252,7 +260,7 @@ async def test_what_cannot_be_imported_is_told(root: Path, tmp_path: Path, monke
     assert "too big" in str(big.problem)
     with pytest.raises(InvalidInput):
         await Importer(root).import_files([other], tool="nobody")
-    assert not root.exists()
+    assert snapshot(root) == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
@@ -268,7 +276,7 @@ async def test_a_fifo_is_not_waited_for(root: Path, tmp_path: Path) -> None:
 async def test_two_imports_at_once(root: Path) -> None:
     await asyncio.gather(*[Importer(root).import_files([GROWING]) for _ in range(6)])
 
-    [name] = [path.stem for path in root.glob("*.jsonl")]
+    [name] = [name.removesuffix(".jsonl") for name in snapshot(root)]
     state = state_of(root, name)
     records = [
         item.raw["node"]["id"]
@@ -286,7 +294,7 @@ TRANSCRIPTS = Path(
 
 @pytest.mark.transcripts
 async def test_real_transcripts(root: Path) -> None:
-    if not TRANSCRIPTS.is_dir():
+    if not there(TRANSCRIPTS):
         pytest.skip("no real transcripts here: set INDUSAGI_TRANSCRIPTS to a folder with some")
 
     importer = Importer(root)
@@ -308,7 +316,7 @@ async def test_real_transcripts(root: Path) -> None:
     assert found["two-compactions.jsonl"].usage.cost == pytest.approx(42.5959, abs=1e-3)
     last = [
         json.loads(line)["payload"]["info"]["total_token_usage"]
-        for line in next(TRANSCRIPTS.glob("codex/*.jsonl")).read_bytes().splitlines()
+        for line in content(TRANSCRIPTS / "codex" / "rollout.jsonl").splitlines()
         if b'"token_count"' in line and b'"total_token_usage"' in line
     ][-1]
     assert (found["rollout.jsonl"].usage.input, found["rollout.jsonl"].usage.output) == (

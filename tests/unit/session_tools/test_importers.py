@@ -319,7 +319,7 @@ class TestRelative:
             ("assistant", "fine"),
         ]
         assert found.repeated == 6
-        assert len([node for node in made.nodes]) == 12 + 6, "what was stored stays"
+        assert len(made.nodes) == 12 + 6, "what was stored stays"
 
     def test_a_conversation_that_repeats_itself_is_no_copy(self) -> None:
         lines, parent = [], None
