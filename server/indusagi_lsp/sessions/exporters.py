@@ -91,8 +91,9 @@ async def branch_of(session: Session, leaf: str | None = None) -> Branch:
     """
     wanted = session.graph.leaf if leaf is None else leaf
     nodes = await asyncio.to_thread(session.graph.nodes_to, wanted)
-    labels = {node.id: session.labels[node.id] for node in nodes if node.id in session.labels}
-    usages = {node.id: session.usages[node.id] for node in nodes if node.id in session.usages}
+    known, spent = session.labels, session.usages
+    labels = {node.id: known[node.id] for node in nodes if node.id in known}
+    usages = {node.id: spent[node.id] for node in nodes if node.id in spent}
     records = [{"type": "label", "node": node, "name": name} for node, name in labels.items()]
     records.extend(usage_record(node, usage) for node, usage in usages.items())
     return Branch(
