@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from indusagi_lsp.conductor.config import Document, Spill
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
@@ -29,7 +29,7 @@ from indusagi_lsp.contract.events import (
     ToolResult,
     ToolUpdate,
 )
-from indusagi_lsp.contract.tools import Effect, Tool, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tools import Effect, PlannedCall, PlanningTool, Tool, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock
 
 logger = logging.getLogger(__name__)
@@ -140,42 +140,38 @@ class Dispatcher:
                 f"The arguments of {call.name} were not a JSON object, so it was not run. Send the call again.",
                 is_error=True,
             )
-        effectful = not tool.effects <= READ_ONLY
-        if effectful and not await self._permitted(call, session_id, run_id):
-            return ToolOutcome(
-                "The user did not allow this. Do not try it in another way; ask what to do.", is_error=True
-            )
-
-        await self._stage(call, "started", effectful=effectful)
-        started.add(call.id)
-        self._publish(ToolCalled(call.id, call.name, call.input))
         context = ToolContext(
             session_id, call.id, lambda text: self._publish(ToolUpdate(call.id, text)), self._document
         )
-        return await self._within_limits(tool, call.input, context)
-
-    async def _within_limits(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         try:
             async with asyncio.timeout(self._seconds):
-                outcome = await tool.run(arguments, context)
-        except IndusagiError as error:
-            return ToolOutcome(f"{error.message} {error.hint}".rstrip(), is_error=True)
-        except TimeoutError:
-            return ToolOutcome(f"{tool.spec.name} was ended after {self._seconds:g} s.", is_error=True)
-        except Exception:
-            logger.exception("tool %s raised", tool.spec.name)
-            return ToolOutcome(f"{tool.spec.name} failed by a fault of its own; it can be tried again.", is_error=True)
+                planned = await _plan(tool, call, context)
+        except Exception as error:  # noqa: BLE001 - told to the model; a tool's own faults are logged there
+            return _failure(tool, error, self._seconds)
+
+        if planned.asks and not await self._permitted(call, planned, session_id, run_id):
+            return ToolOutcome(
+                "The user did not allow this. Do not try it in another way; ask what to do.", is_error=True
+            )
+        await self._stage(call, "started", effectful=not tool.effects <= READ_ONLY)
+        started.add(call.id)
+        self._publish(ToolCalled(call.id, call.name, call.input))
+        try:
+            async with asyncio.timeout(self._seconds):
+                outcome = await planned.carry_out()
+        except Exception as error:  # noqa: BLE001 - as above
+            outcome = _failure(tool, error, self._seconds)
         return ToolOutcome(await self._spill(outcome.output), outcome.is_error)
 
-    async def _permitted(self, call: ToolCallBlock, session_id: str, run_id: str) -> bool:
-        """Ask the user, bound to the exact bytes of the call. Any failure to get an answer is a denial."""
-        action = jsontext.dumps({"tool": call.name, "input": call.input})
-        sha256 = hashlib.sha256(action).hexdigest()
-        if sha256 in self._allowed:
+    async def _permitted(self, call: ToolCallBlock, planned: PlannedCall, session_id: str, run_id: str) -> bool:
+        """Ask the user, bound to the exact bytes of the action. Any failure to get an answer is a denial."""
+        sha256 = hashlib.sha256(planned.action.encode("utf-8", "surrogatepass")).hexdigest()
+        if sha256 in self._allowed and not planned.afresh:
             return True
 
+        options: tuple[Decision, ...] = ("once", "deny") if planned.afresh else ("once", "session", "deny")
         request = ApprovalRequest(
-            self._new_id(), session_id, run_id, call.id, call.name, action.decode("utf-8"), sha256
+            self._new_id(), session_id, run_id, call.id, call.name, planned.action, sha256, options
         )
         await self._stage(call, "awaiting_approval", effectful=False)
         self._publish(ApprovalRequested(request.id, call.id, request.action, request.options))
@@ -188,12 +184,30 @@ class Dispatcher:
             logger.exception("the approver failed; that is a denial")
         finally:
             self._publish(ApprovalResolved(request.id, decision, by))
-        if decision == "session":
+        if decision == "session" and "session" in options:
             self._allowed.add(sha256)
-        return decision in ("once", "session")
+        return decision in options and decision != "deny"
 
     async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
         tool = self._tools.get(call.name)
         await self._record(ToolResultBlock(call.id, outcome.output, outcome.is_error))
         await self._stage(call, "finished", effectful=tool is not None and not tool.effects <= READ_ONLY)
         self._publish(ToolFinished(call.id, call.name, ToolResult(outcome.output, outcome.is_error)))
+
+
+async def _plan(tool: Tool, call: ToolCallBlock, context: ToolContext) -> PlannedCall:
+    """What the call would do: as the tool plans it, else the call itself."""
+    if isinstance(tool, PlanningTool):
+        return await tool.plan(call.input, context)
+    action = jsontext.dumps({"tool": call.name, "input": call.input}).decode("utf-8")
+    return PlannedCall(action, lambda: tool.run(call.input, context), asks=not tool.effects <= READ_ONLY)
+
+
+def _failure(tool: Tool, error: Exception, seconds: float) -> ToolOutcome:
+    """What the model is told when a call failed; what is our own fault goes to the log, not to the model."""
+    if isinstance(error, IndusagiError):
+        return ToolOutcome(f"{error.message} {error.hint}".rstrip(), is_error=True)
+    if isinstance(error, TimeoutError):
+        return ToolOutcome(f"{tool.spec.name} was ended after {seconds:g} s.", is_error=True)
+    logger.error("tool %s raised", tool.spec.name, exc_info=error)
+    return ToolOutcome(f"{tool.spec.name} failed by a fault of its own; it can be tried again.", is_error=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from indusagi_lsp.conductor import AgentConfig, AgentDeps, create_agent
 from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
-from indusagi_lsp.contract.errors import InvalidInput, ModelError
+from indusagi_lsp.contract.errors import InvalidInput, ModelError, ToolFailed
 from indusagi_lsp.contract.models import ModelDone, ModelPart, ModelRequest, Usage
-from indusagi_lsp.contract.tools import Effect, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ImageBlock, TextBlock, ToolCallBlock, Turn, unanswered_calls, user
 from support.scripted import Reply, ScriptedModel, call
 from unit.conductor.rig import EchoTool, Rig
@@ -408,3 +409,63 @@ async def test_close_ends_the_run_and_answers_those_who_wait() -> None:
     assert (await first).phase == "faulted"
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+class PlanningEcho(EchoTool):
+    """A tool that plans: what it would do is fixed before the user is asked."""
+
+    def __init__(self, *, asks: bool = True, afresh: bool = False) -> None:
+        super().__init__("write", frozenset({Effect.WRITE}))
+        self.asks, self.afresh = asks, afresh
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
+        if arguments.get("text") == "bad":
+            raise ToolFailed("That cannot be written.", hint="Read the file first.")
+        return PlannedCall(
+            f"write {arguments['text']}", lambda: self.run(arguments, context), asks=self.asks, afresh=self.afresh
+        )
+
+
+async def test_the_user_is_asked_about_the_plan_and_exactly_that_is_carried_out() -> None:
+    asked: list[ApprovalRequest] = []
+
+    async def once(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return "once"
+
+    tool = PlanningEcho()
+    rig = Rig(ScriptedModel([Reply(calls=(call("write", text="x"),)), "ok"]), tools=(tool,), approver=once)
+    await rig.agent.submit("go")
+    assert [request.action for request in asked] == ["write x"]
+    assert asked[0].sha256 == hashlib.sha256(b"write x").hexdigest()
+    assert tool.runs == [{"text": "x"}]
+
+
+async def test_a_plan_that_fails_asks_nobody() -> None:
+    tool = PlanningEcho()
+    rig = Rig(ScriptedModel([Reply(calls=(call("write", text="bad"),)), "ok"]), tools=(tool,))
+    await rig.agent.submit("go")
+    assert rig.of("approval_requested") == []
+    assert "Read the file first." in rig.model.last.turns[-1].tool_results[0].output
+
+
+async def test_what_must_be_asked_afresh_is_never_granted_in_advance() -> None:
+    options: list[tuple[str, ...]] = []
+
+    async def session(request: ApprovalRequest) -> Decision:
+        options.append(request.options)
+        return "once" if len(options) < 3 else "session"
+
+    tool = PlanningEcho(afresh=True)
+    calls = [Reply(calls=(call("write", text="a"),)) for _ in range(3)]
+    rig = Rig(ScriptedModel([*calls, "done"]), tools=(tool,), approver=session)
+    await rig.agent.submit("go")
+    assert options == [("once", "deny")] * 3
+    assert len(tool.runs) == 2  # "session" was not among the options, so it is no permission
+
+
+async def test_a_plan_that_only_reads_asks_nobody() -> None:
+    tool = PlanningEcho(asks=False)
+    rig = Rig(ScriptedModel([Reply(calls=(call("write", text="a"),)), "done"]), tools=(tool,))
+    await rig.agent.submit("go")
+    assert len(tool.runs) == 1
