@@ -28,7 +28,8 @@ def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measur
 def _search(nodes: int, rounds: int) -> Measured:
     from indusagi_lsp.sessions.records import Record, read_records
     from indusagi_lsp.sessions.scan import narrow_node
-    from indusagi_lsp.sessions.search import SearchIndex, words_of
+    from indusagi_lsp.sessions.search import SearchIndex
+    from indusagi_lsp.sessions.words import words_of
 
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         root = Path(folder, "sessions")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock, Turn, assistant, user
 from indusagi_lsp.sessions.nodes import hash_node, node_line, node_text
-from indusagi_lsp.sessions.search import DATABASE, SearchIndex, index_text, match_query, snippet_of
+from indusagi_lsp.sessions.search import DATABASE, SearchIndex
+from indusagi_lsp.sessions.words import index_text, match_query, snippet_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,7 @@ async def found(root: Path, query: str, **options: object) -> list[tuple[str, st
         ("the NEAR( operator", "NEAR("),
         ("AND OR NOT are words", "AND OR NOT"),
         ("a col:umn", "col:umn"),
+        ("foo and bar", "foo _ bar"),
         ("résumé of the \uff21\uff22\uff23", "resume abc"),
         ("我們在測試中文搜尋功能", "中文搜尋"),
         ("我們在測試中文搜尋功能", "能"),
