@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks import foreign, probes
 from benchmarks.harness import Measured, cpu, ratios
-from indusagi_lsp.condensation import CompactionPolicy, Condensation, ContextMeter, condense
+from indusagi_lsp.condensation import CompactionPolicy, Condensation, ContextMeter, condense, condense_plainly
 from indusagi_lsp.condensation.estimate import estimate_json_tokens, estimate_text_tokens
 from indusagi_lsp.contract.jsontext import dumps, loads
 from indusagi_lsp.contract.models import ModelCard, ModelInvoker, Usage
@@ -146,17 +146,12 @@ def generated(seed: int, turns: int) -> list[Turn]:
     return history
 
 
-def drive(turns: Sequence[Turn], invoke: ModelInvoker | None = None, **options: int) -> Condensation:
-    """Condense and wait for it, on a loop of its own where a model is asked."""
-    work = condense(turns, CARD, CompactionPolicy(summary_tokens=BUDGET), invoke, **options)
-    if invoke is not None:
-        return asyncio.run(work)
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value  # without a model nothing is awaited
-
-    raise AssertionError("a condensation without a model waited for something")
+def drive(turns: Sequence[Turn], invoke: ModelInvoker | None = None, cut: int | None = None) -> Condensation:
+    """Condense, on a loop of its own where a model is asked."""
+    policy = CompactionPolicy(summary_tokens=BUDGET)
+    if invoke is None:
+        return condense_plainly(turns, CARD, policy, cut=cut)
+    return asyncio.run(condense(turns, CARD, policy, invoke, cut=cut))
 
 
 def _condense(rounds: int) -> Measured:

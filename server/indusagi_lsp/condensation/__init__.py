@@ -8,10 +8,9 @@ ledger) is never left to a model. The names of the seed are all here: `estimate_
 
 from indusagi_lsp.condensation.condense import (
     Condensation,
-    ProgressGuard,
-    check_fixed,
     compact,
     condense,
+    condense_plainly,
     plan_cut,
     summarize,
 )
@@ -23,6 +22,7 @@ from indusagi_lsp.condensation.estimate import (
     estimate_text_tokens,
     estimate_turn_tokens,
 )
+from indusagi_lsp.condensation.guard import ProgressGuard, check_fixed
 from indusagi_lsp.condensation.ledger import Ledger, collect
 from indusagi_lsp.condensation.masking import Reduction, reduce_turns
 from indusagi_lsp.condensation.meter import ContextMeter, should_compact, tail_budget
@@ -45,6 +45,7 @@ __all__ = [
     "collect",
     "compact",
     "condense",
+    "condense_plainly",
     "estimate_block_tokens",
     "estimate_context_tokens",
     "estimate_text_tokens",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +24,7 @@ from indusagi_lsp.contract.turns import USER, TextBlock, Turn
 NOTHING_TO_DROP = "There is nothing to drop yet: the history is short."
 NOT_SMALLER = "The summary would be no smaller than the turns that it stands for."
 _ATTEMPTS = 2  # the first answer of the model, and one retry
+_SUMMARY_ROOM = 100_000  # tokens: `summarize` compares with nothing, its budgets alone bound it
 _LEAST_SUMMARY = 120  # tokens: below this no summary can say anything
 
 
@@ -95,50 +97,6 @@ class Condensation(msgspec.Struct, frozen=True):
         if after >= self.before:
             raise CompactionFailed(NOT_SMALLER, hint="Shorten the text.")
         return msgspec.structs.replace(self, summary=summary, after=after, draft=text)
-
-
-class ProgressGuard:
-    """Stops a storm of condensations: at most two without a model call that came to its end in between."""
-
-    LIMIT = 2
-
-    def __init__(self) -> None:
-        self._tries = 0
-
-    def attempt(self) -> None:
-        """Count one condensation.
-
-        Raises:
-            CompactionFailed: it would be the third without progress.
-        """
-        if self._tries >= self.LIMIT:
-            raise CompactionFailed(
-                "History was condensed twice and is still too long for the model.",
-                hint="Choose a model with a larger window, or go on from an earlier turn.",
-            )
-        self._tries += 1
-
-    def progressed(self) -> None:
-        """A model call came to its end."""
-        self._tries = 0
-
-
-def check_fixed(fixed: int, card: ModelCard, policy: CompactionPolicy) -> None:
-    """Refuse a run whose system prompt and tools alone leave no room, since no condensation could help it.
-
-    Args:
-        fixed: tokens of the system prompt and the tools.
-        card: the model.
-        policy: the trigger.
-
-    Raises:
-        CompactionFailed: they reach the trigger by themselves.
-    """
-    if fixed >= policy.trigger_ratio * window_of(card):
-        raise CompactionFailed(
-            f"The system prompt and the tools take {fixed:,} of the model's {window_of(card):,} tokens.",
-            hint="Choose a model with a larger window, or fewer tools.",
-        )
 
 
 def plan_cut(
@@ -217,6 +175,62 @@ async def condense(
         SemanticError: a bound lies outside of the history.
         CompactionFailed: no summary would be smaller than what it stands for.
     """
+    # A long history takes a while to read through: that is done in a thread, so that the event loop stays free.
+    prepared = await asyncio.to_thread(_prepare, turns, card, policy, cut, start, frozenset(pins))
+    if isinstance(prepared, Condensation):
+        return prepared
+
+    written = _Written("")
+    if invoke_model is not None and prepared.room > _LEAST_SUMMARY + summarizer.MAX_OUTPUT_TOKENS:
+        written = await _ask(prepared, card, policy, invoke_model, instruction)
+    elif instruction is not None:
+        written = _Written("", reason="No model wrote the summary, so the instruction was not heeded.")
+    return _condensed(prepared, written if written.text else _plain(prepared, policy, written))
+
+
+def condense_plainly(
+    turns: Sequence[Turn],
+    card: ModelCard,
+    policy: CompactionPolicy,
+    *,
+    cut: int | None = None,
+    start: int = 0,
+    pins: Iterable[int] = (),
+) -> Condensation:
+    """What `condense` does without a model, at once and in the caller's thread; see there."""
+    prepared = _prepare(turns, card, policy, cut, start, frozenset(pins))
+    if isinstance(prepared, Condensation):
+        return prepared
+    return _condensed(prepared, _plain(prepared, policy, _Written("")))
+
+
+class _Prepared(msgspec.Struct, frozen=True):
+    """All that is known before the summary is written; `room` is what its text may take, in tokens."""
+
+    head: tuple[Turn, ...]
+    dropped: Sequence[Turn]
+    tail: tuple[Turn, ...]
+    masked: int
+    kept: Kept
+    ledger: Ledger
+    before: int
+    without_summary: int
+    room: int
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A text, and how it came about. An empty text: the model was no help, and `reason` says why."""
+
+    text: str
+    model: str = ""
+    usage: Usage | None = None
+    reason: str = ""
+
+
+def _prepare(
+    turns: Sequence[Turn], card: ModelCard, policy: CompactionPolicy, cut: int | None, start: int, pins: frozenset[int]
+) -> _Prepared | Condensation:
+    """Cut, keep, reduce the tail and make the ledger; a condensation without summary where there is nothing to drop."""
     _check_bounds(turns, cut, start)
     index = CutIndex(turns)
     first, chosen = _bounded(index, turns, card, policy, cut, start)
@@ -225,34 +239,38 @@ async def condense(
         return Condensation(None, 0, tuple(turns), before, before, reason=NOTHING_TO_DROP)
 
     dropped, tail = turns[first:chosen], turns[chosen:]
-    pinned = [turns[at] for at in sorted(set(pins)) if first <= at < chosen and not is_summary(turns[at])]
-    kept = keep(dropped, tail, pinned)
-    size = index.tokens_before[chosen] - index.tokens_before[first]
-    room = size - 1 - estimate_turn_tokens(Turn(USER, kept.blocks))
-    if room < _LEAST_SUMMARY:
-        raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
-
-    ledger = collect_span(dropped, kept)
-    written = await _write(dropped, ledger, card, policy, invoke_model, room, instruction)
-    summary = Turn(USER, (TextBlock(written.text), *kept.blocks))
     tail_before = before - index.tokens_before[chosen]
     limit = tail_budget(card, policy) if cut is None else tail_before
     reduced = reduce_turns(tail, limit, result_chars=policy.tool_result_chars)
+    pinned = [turns[at] for at in sorted(pins) if first <= at < chosen and not is_summary(turns[at])]
+    kept = keep(dropped, tail, pinned)
+    without_summary = index.tokens_before[first] + reduced.tokens
+    room = before - without_summary - estimate_turn_tokens(Turn(USER, kept.blocks)) - 1
+    if room < _LEAST_SUMMARY:
+        raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
+
+    head = tuple(turns[:first])
+    ledger = collect_span(dropped, kept)
+    return _Prepared(head, dropped, reduced.turns, reduced.changed, kept, ledger, before, without_summary, room)
+
+
+def _condensed(prepared: _Prepared, written: _Written) -> Condensation:
+    summary = Turn(USER, (TextBlock(written.text), *prepared.kept.blocks))
     return Condensation(
         summary,
-        chosen,
-        reduced.turns,
-        before,
-        before - size - tail_before + estimate_turn_tokens(summary) + reduced.tokens,
-        files_read=ledger.files_read,
-        files_modified=ledger.files_modified,
+        len(prepared.head) + len(prepared.dropped),
+        prepared.tail,
+        prepared.before,
+        prepared.without_summary + estimate_turn_tokens(summary),
+        files_read=prepared.ledger.files_read,
+        files_modified=prepared.ledger.files_modified,
         draft=written.text,
-        start=first,
-        head=tuple(turns[:first]),
+        start=len(prepared.head),
+        head=prepared.head,
         model=written.model,
         usage=written.usage,
         reason=written.reason,
-        masked=reduced.changed,
+        masked=prepared.masked,
     )
 
 
@@ -274,57 +292,47 @@ def collect_span(dropped: Sequence[Turn], kept: Kept) -> Ledger:
     return collect(turns, merge(earlier))
 
 
-class _Written(msgspec.Struct, frozen=True):
-    """A text, and how it came about."""
-
-    text: str
-    model: str = ""
-    usage: Usage | None = None
-    reason: str = ""
-
-
-async def _write(
-    dropped: Sequence[Turn],
-    ledger: Ledger,
+async def _ask(
+    prepared: _Prepared,
     card: ModelCard,
     policy: CompactionPolicy,
-    invoke_model: ModelInvoker | None,
-    room: int,
+    invoke_model: ModelInvoker,
     instruction: str | None,
 ) -> _Written:
-    """The text: by the model with one retry, else by code alone; at most `room` tokens."""
+    """The text with a model's sections, after one retry at most; an empty text where the model was no help."""
     usage: Usage | None = None
     reason = ""
-    if invoke_model is not None and room > _LEAST_SUMMARY + summarizer.MAX_OUTPUT_TOKENS:
-        for _ in range(_ATTEMPTS):
-            answer = await summarizer.ask(
-                dropped,
-                card.id,
-                invoke_model,
-                budget=window_of(card) // 2,
-                result_chars=policy.tool_result_chars,
-                instruction=instruction,
-            )
-            if answer.usage is not None:
-                usage = answer.usage if usage is None else usage + answer.usage
-            if isinstance(answer, summarizer.Draft):
-                text = with_sections(answer.sections, ledger, dropped, min(policy.summary_tokens, room))
-                if estimate_text_tokens(text) <= room:
-                    return _Written(text, card.id, usage)
-                reason = NOT_SMALLER
-            else:
-                reason = answer.reason
+    for _ in range(_ATTEMPTS):
+        answer = await summarizer.ask(
+            prepared.dropped,
+            card,
+            invoke_model,
+            budget=window_of(card) // 2,
+            result_chars=policy.tool_result_chars,
+            instruction=instruction,
+        )
+        if answer.usage is not None:
+            usage = answer.usage if usage is None else usage + answer.usage
+        if isinstance(answer, summarizer.Rejected):
+            reason = answer.reason
+            continue
 
-    return _Written(_plain(ledger, min(policy.summary_tokens, room)), usage=usage, reason=reason)
+        text = with_sections(
+            answer.sections, prepared.ledger, prepared.dropped, min(policy.summary_tokens, prepared.room)
+        )
+        if estimate_text_tokens(text) <= prepared.room:
+            return _Written(text, card.id, usage)
+        reason = NOT_SMALLER
+    return _Written("", usage=usage, reason=reason)
 
 
-def _plain(ledger: Ledger, budget: int) -> str:
-    """The summary that code alone writes, within `budget` tokens."""
-    text = render(ledger, budget)
-    if estimate_text_tokens(text) <= budget:
-        return text
-
-    raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
+def _plain(prepared: _Prepared, policy: CompactionPolicy, so_far: _Written) -> _Written:
+    """The text that code alone writes."""
+    budget = min(policy.summary_tokens, prepared.room)
+    text = render(prepared.ledger, budget)
+    if estimate_text_tokens(text) > budget:
+        raise CompactionFailed(NOT_SMALLER, hint="Wait until there is more to condense.")
+    return msgspec.structs.replace(so_far, text=text)
 
 
 def with_sections(sections: dict[str, list[str]], ledger: Ledger, dropped: Sequence[Turn], budget: int) -> str:
@@ -381,7 +389,8 @@ async def summarize(
         raise SemanticError("Cannot summarize an empty list of messages.")
 
     kept = keep(turns, (), ())
-    ledger = collect_span(turns, kept)
-    room = max(sum(map(estimate_turn_tokens, turns)), _LEAST_SUMMARY)
-    written = await _write(turns, ledger, card, policy, invoke_model, room, None)
-    return Turn(USER, (TextBlock(written.text), *kept.blocks))
+    ledger = await asyncio.to_thread(collect_span, turns, kept)
+    prepared = _Prepared((), turns, (), 0, kept, ledger, 0, 0, _SUMMARY_ROOM)
+    written = await _ask(prepared, card, policy, invoke_model, None) if invoke_model is not None else _Written("")
+    text = written.text or _plain(prepared, policy, written).text
+    return Turn(USER, (TextBlock(text), *kept.blocks))

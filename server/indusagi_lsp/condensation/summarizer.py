@@ -12,7 +12,7 @@ from indusagi_lsp.condensation.ledger_text import CONSTRAINTS, SECTIONS
 from indusagi_lsp.condensation.masking import shorten
 from indusagi_lsp.contract.errors import ModelError
 from indusagi_lsp.contract.jsontext import dumps
-from indusagi_lsp.contract.models import ModelDone, ModelInvoker, ModelRequest, Usage
+from indusagi_lsp.contract.models import ModelCard, ModelDone, ModelInvoker, ModelRequest, Usage
 from indusagi_lsp.contract.turns import (
     ImageBlock,
     OtherBlock,
@@ -62,7 +62,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 async def ask(
     turns: Sequence[Turn],
-    model: str,
+    card: ModelCard,
     invoke_model: ModelInvoker,
     *,
     budget: int,
@@ -73,7 +73,7 @@ async def ask(
 
     Args:
         turns: the span to condense; an earlier summary may be its first turn.
-        model: the model's id.
+        card: the model.
         invoke_model: calls it.
         budget: tokens that the record may take in the prompt.
         result_chars: what is shown of a tool's result, in characters.
@@ -83,10 +83,10 @@ async def ask(
         The draft, or why there is none. Cancelling the task ends the call.
     """
     request = ModelRequest(
-        model,
+        card.id,
         (user(prompt_text(turns, budget, result_chars, instruction)),),
         system=SYSTEM_PROMPT,
-        max_output_tokens=MAX_OUTPUT_TOKENS,
+        max_output_tokens=min(card.max_output or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
         purpose="summarizer",
     )
     done: ModelDone | None = None
