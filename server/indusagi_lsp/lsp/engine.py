@@ -76,6 +76,8 @@ class Engine:
         Raises:
             EngineUnavailableError: they could not be started, or the server is ending.
         """
+        if self._hosts is not None and not self._turn.locked():
+            return self._hosts
         self.start()
         async with self._turn:
             pass

@@ -43,7 +43,8 @@ class ClientOutlet:
         A client that is so slow that the queue is full loses events: it sees the gap in `seq`, at the latest
         by a notice with the code `gap` that takes the place of the last lost event, and asks for a snapshot.
         """
-        self._board.event(workspace, session_id, run_id, event)
+        if self._board.shown:
+            self._board.event(workspace, session_id, run_id, event)
         if not self.features.events:
             return
         encode, outbox = self._encoder.notification, self._peer.outbox

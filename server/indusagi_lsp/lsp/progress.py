@@ -102,7 +102,6 @@ class ProgressBoard:
 
     Args:
         peer: the client.
-        wanted: whether runs are shown without being asked for.
         abort: ends a run that no request of the client stands for.
         new_id: makes the tokens of our own.
     """
@@ -115,6 +114,12 @@ class ProgressBoard:
         self._cancels: dict[Token, Callable[[], object]] = {}
         self._tokens: dict[str, Token] = {}
         self.wanted = False
+        self.shown = False
+        """Whether events matter here at all; most clients take them as they are."""
+
+    def want(self, wanted: bool) -> None:
+        """Say whether runs are shown without being asked for."""
+        self.wanted = self.shown = wanted
 
     def begin(self, key: str, title: str, token: Token | None, cancel: Callable[[], object]) -> None:
         """Show that work goes on.
@@ -133,6 +138,7 @@ class ProgressBoard:
         self._cancels[token] = cancel
         self._tokens[key] = token
         self._runs[key] = Progress(self._peer, token, title, create=create)
+        self.shown = True
 
     def event(self, workspace: str, session_id: str, run_id: str, event: e.RunEvent) -> None:
         """Show an event of a run."""
@@ -151,6 +157,7 @@ class ProgressBoard:
         if progress is not None:
             self._cancels.pop(self._tokens.pop(key), None)
             progress.end(message)
+            self.shown = self.wanted or bool(self._runs)
 
     def cancel(self, token: Any) -> None:
         """The client's cancel button."""

@@ -116,7 +116,7 @@ class IndusagiServer(LanguageServer):
             return
         capabilities = orjson.loads(orjson.dumps(self.protocol._converter.unstructure(params.capabilities)))
         self.features = self.outlet.features = ClientFeatures.of(capabilities)
-        self.board.wanted = self.features.progress and not self.features.events
+        self.board.want(self.features.progress and not self.features.events)
         folders = folders_of(params.workspace_folders, params.root_uri, params.root_path)
         settings = {name: value for name, value in options.items() if name not in ("token", "trusted")}
         self.engine.prepare(settings, folders, trusted=options.get("trusted") is True)

@@ -79,7 +79,7 @@ class CodeCache:
 
     def save(self) -> None:
         """Keep what is new; a folder that cannot be written is left alone."""
-        if not self.missed or self._path is None or sys.dont_write_bytecode:
+        if not self.missed or self._path is None:
             return
         payload = marshal.dumps(self._code)
         try:

@@ -8,9 +8,8 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import orjson
 
 from indusagi_lsp.contract import events as e
@@ -118,18 +117,17 @@ class EventEncoder:
             self._head = _HEAD % (dumps(workspace), dumps(session_id), dumps(run_id))
             self._key = key
         if type(event) is e.TextDelta:
-            return b'%b%d,"at":%d,"event":{"kind":"text_delta","delta":%b}}}' % (
-                self._head,
-                seq,
-                at,
-                dumps(event.delta),
-            )
-        return b'%b%d,"at":%d,"event":%b}}' % (
-            self._head,
-            seq,
-            at,
-            dumps_kept(event_to_json(event, self._turn)),
-        )
+            try:
+                delta = orjson.dumps(event.delta)
+            except orjson.JSONEncodeError:
+                delta = dumps(event.delta)
+            return b'%b%d,"at":%d,"event":{"kind":"text_delta","delta":%b}}}' % (self._head, seq, at, delta)
+        try:
+            data = orjson.dumps(event_to_json(event, self._turn))
+        except orjson.JSONEncodeError:
+            # A text with a lone surrogate; the slow way knows no ready-made turns.
+            data = dumps(event_to_json(event))
+        return b'%b%d,"at":%d,"event":%b}}' % (self._head, seq, at, data)
 
     def _turn(self, turn: Turn) -> orjson.Fragment:
         kept = self._turns.get(id(turn))
@@ -144,31 +142,6 @@ class EventEncoder:
         # The turn itself is kept beside its JSON, so that its id cannot be given to another object.
         self._turns[id(turn)] = (turn, fragment)
         return fragment
-
-
-def dumps_kept(value: Any) -> bytes:
-    """Encode JSON data that may hold ready-made fragments.
-
-    Args:
-        value: JSON data, with `orjson.Fragment` allowed where a turn stands.
-
-    Returns:
-        Compact UTF-8 JSON.
-    """
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        return dumps(_without_fragments(value))
-
-
-def _without_fragments(value: Any) -> Any:
-    if isinstance(value, orjson.Fragment):
-        return msgspec.json.decode(cast("bytes", value.contents))
-    if isinstance(value, dict):
-        return {name: _without_fragments(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_without_fragments(item) for item in value]
-    return value
 
 
 def _snapshot_json(snapshot: e.RunSnapshot, write_turn: TurnWriter) -> dict[str, Any]:

@@ -15,6 +15,9 @@ _DRIVE = re.compile(r"/[A-Za-z]:(?=/|\Z)")
 # What RFC 3986 allows in a path without encoding, but the percent sign.
 _SAFE = "/:@!$&'()*+,;=-._~" + string.ascii_letters + string.digits
 
+# Most URIs are in their one spelling already: nothing encoded, no drive letter, no slash at the end.
+_USUAL = re.compile(r"file:///(?![A-Za-z]:)[/:@!$&'()*+,;=._~A-Za-z0-9-]*(?<!/)\Z")
+
 
 def normalise_uri(uri: str) -> str:
     """The one spelling of a `file:` URI; any other scheme comes back as it is.
@@ -26,6 +29,8 @@ def normalise_uri(uri: str) -> str:
         Lower-case scheme, no `localhost`, lower-case drive letter, each character encoded exactly if it must
         be, no slash at the end. Idempotent.
     """
+    if _USUAL.match(uri):
+        return uri
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -98,7 +99,9 @@ class Session:
         self._lifeline = lifeline or Lifeline()
         self._loop = asyncio.new_event_loop()
         self._stopped: asyncio.Future[int] = self._loop.create_future()
-        self._outbox = ThreadedOutbox(write_fd, lambda: self._end("the client closed its end", None))
+        self._outbox = ThreadedOutbox(
+            write_fd, lambda: self._end("the client closed its end", None), self._loop.call_soon
+        )
         self._inbox = 0
         self._room = threading.Condition()
         self._signal = 0
@@ -177,6 +180,10 @@ class Session:
         while True:
             try:
                 data = os.read(self._read_fd, _READ)
+            except BlockingIOError:
+                # Input and output are one socket, and writing has made it so.
+                select.select([self._read_fd], [], [])
+                continue
             except OSError:
                 data = b""
             if not data:
