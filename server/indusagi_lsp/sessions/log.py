@@ -17,7 +17,7 @@ import orjson
 from indusagi_lsp.contract.errors import PersistenceFault
 from indusagi_lsp.sessions.folder import LOCKS, SessionFolder, open_private
 from indusagi_lsp.sessions.locking import LockFile
-from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
+from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly, write_all
 from indusagi_lsp.sessions.records import Record, parse_line
 
 MARK_BYTES = 64
@@ -232,9 +232,7 @@ class SessionLog:
                 continue
 
             try:
-                rest = memoryview(torn)
-                while rest:
-                    rest = rest[self._calls.write(fd, bytes(rest)) :]
+                write_all(self._calls, fd, torn)
                 self._calls.datasync(fd)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -298,9 +296,7 @@ class SessionLog:
                     content[offset : offset + len(data)] = data
                 fd = open_private(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC)
                 try:
-                    rest = memoryview(content)
-                    while rest:
-                        rest = rest[self._calls.write(fd, bytes(rest)) :]
+                    write_all(self._calls, fd, content)
                     self._calls.datasync(fd)
                     self._calls.replace(temporary, self.path)
                     self._folder.sync()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 
@@ -46,3 +47,17 @@ def read_exactly(calls: OsCalls, fd: int, size: int, offset: int) -> bytes:
         size -= len(part)
         offset += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def write_all(calls: OsCalls, fd: int, data: bytes | bytearray) -> None:
+    """Write `data`, in as many calls as it takes.
+
+    Raises:
+        OSError: a call failed, or took nothing.
+    """
+    rest = memoryview(data)
+    while rest:
+        count = calls.write(fd, bytes(rest))
+        if count <= 0:
+            raise OSError(errno.ENOSPC, "nothing of it was taken")
+        rest = rest[count:]
