@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from indusagi_lsp.sessions.signing import Signer
+from indusagi_lsp.sessions.state import FileSource, SessionState, load
 
 
 class Health(msgspec.Struct, frozen=True, rename="camel"):
@@ -149,23 +150,29 @@ class _Check(msgspec.Struct, frozen=True):
         path = self.folder.path(name)
         notes = Notes()
         read = Contents(name)
+        state = SessionState(name, clock=self.clock, signer=self.signer)
         try:
             for item in read_records(path):
                 read.take(item, notes)
+            load(state, path)
         except OSError as error:
             notes.add(Finding("error", "unreadable", f"The file cannot be read: {error.strerror or error}."))
-            return _health(name, notes)
+            return Health(name, counts=notes.counts, findings=notes.findings)
+        finally:
+            if isinstance(state.graph.source, FileSource):
+                state.graph.source.close()
 
         self._file(name, path, read, notes)
         lineage = read.check_lineage(notes)
         read.check_pairs(lineage, notes)
         read.check_references(notes)
         self._blobs(read, notes)
-        trusted = None if self.signer is None else read.trusted(self.signer)
+        trusted = None if self.signer is None else state.trusts(state.head)
         if trusted is False:
             text = "It was written by somebody else, or its last head was lost; it is foreign until you adopt it."
             notes.add(Finding("info", "foreign", text))
-        return _health(name, notes, read, len(lineage.leaves), trusted)
+        counts = len(read.nodes), len(lineage.leaves)
+        return Health(name, *counts, state.head, trusted, notes.counts, notes.findings)
 
     def _file(self, name: str, path: str, read: Contents, notes: Notes) -> None:
         """Bytes that are no record, welded lines, a missing line end, and the file's mode."""
@@ -190,10 +197,3 @@ class _Check(msgspec.Struct, frozen=True):
             healed = self.repair and state == "changed" and heal_blob(self.blobs_dir, digest)
             text = f"The whole output of a tool, blob {digest}, is {state}."
             notes.add(Finding("warning", f"blob_{state}", text, node, healed=healed))
-
-
-def _health(
-    name: str, notes: Notes, read: Contents | None = None, branches: int = 0, trusted: bool | None = None
-) -> Health:
-    nodes, head = (len(read.nodes), read.head) if read is not None else (0, None)
-    return Health(name, nodes, branches, head, trusted, notes.counts, notes.findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -12,9 +12,6 @@ from indusagi_lsp.sessions import blobs
 from indusagi_lsp.sessions.nodes import hash_node
 from indusagi_lsp.sessions.records import Problem, Record
 from indusagi_lsp.sessions.scan import narrow_node
-
-if TYPE_CHECKING:
-    from indusagi_lsp.sessions.signing import Signer
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 MAX_FINDINGS = 200
@@ -81,7 +78,6 @@ class Contents:
         blobs: the blobs that outputs name, with the first node that names each.
         broken: pieces of the file that are no record.
         welded: how many records share their line with something else.
-        head: the last head's leaf that is there.
     """
 
     def __init__(self, name: str) -> None:
@@ -90,8 +86,6 @@ class Contents:
         self.blobs: dict[str, str] = {}
         self.broken: list[Finding] = []
         self.welded = 0
-        self.head: str | None = None
-        self._macs: dict[str, list[Any]] = {}
         self._heads: list[str] = []
         self._named: list[tuple[str, str]] = []
 
@@ -111,7 +105,6 @@ class Contents:
             leaf = item.raw.get("leaf")
             if isinstance(leaf, str):
                 self._heads.append(leaf)
-                self._macs.setdefault(leaf, []).append(item.raw.get("mac"))
         elif kind in ("label", "usage", "receipt"):
             self._names(str(kind), item.raw.get("node"))
         elif kind == "condense":
@@ -233,36 +226,16 @@ class Contents:
             notes.add(Finding("info", "unanswered", text, node))
 
     def check_references(self, notes: Notes) -> None:
-        """Heads and records that name nodes which are not there; and which head counts."""
+        """Heads and records that name nodes which are not there."""
         for leaf in self._heads:
-            if leaf in self.nodes:
-                self.head = leaf
-            else:
+            if leaf not in self.nodes:
                 notes.add(Finding("warning", "head", f"A head names turn {leaf}, which is not there.", leaf))
-        if self.nodes and self.head is None:
+        if self.nodes and not any(leaf in self.nodes for leaf in self._heads):
             notes.add(Finding("info", "headless", "No head says which branch is live; the last one is taken."))
         for kind, node in self._named:
             if node not in self.nodes:
                 text = f"A record of kind {kind} names turn {node}, which is not there."
                 notes.add(Finding("warning", "reference", text, node))
-
-    def trusted(self, signer: Signer) -> bool:
-        """Whether the live leaf bears a mac of this user, and every id on the path to it is true."""
-        if self.head is None:
-            return not self.nodes
-
-        if not any(signer.valid(self.name, self.head, mac) for mac in self._macs.get(self.head, ())):
-            return False
-
-        seen: set[str] = set()
-        cursor: str | None = self.head
-        while cursor is not None and cursor in self.nodes and cursor not in seen:
-            if not self.nodes[cursor].verified:
-                return False
-            seen.add(cursor)
-            cursor = self.nodes[cursor].parent
-
-        return cursor is None
 
 
 def _pairs(turn: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,7 +17,7 @@ from indusagi_lsp.contract.turns import Block, TextBlock, ThinkingBlock, ToolCal
 _B = r"(?<![A-Za-z0-9_-])"
 _E = r"(?![A-Za-z0-9_-])"
 _SHAPES: dict[str, str] = {
-    "private_key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{16,20000}?"
+    "private_key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\s\S]){16,20000}"
     r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----",
     "aws_key": rf"{_B}(?:AKIA|ASIA)[A-Z2-7]{{16}}{_E}",
     "github_token": rf"{_B}(?:gh[pousr]_[A-Za-z0-9]{{36}}"
