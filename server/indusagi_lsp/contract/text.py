@@ -132,11 +132,7 @@ def _spell(match: re.Match[str], before: str) -> str:
         return character
     if character in (_ZWJ, _ZWNJ):
         right = text[place + 1 : place + 2]
-        if (
-            left
-            and right
-            and (_joins_script(left, right) or (character == _ZWJ and _joins_emoji(left, right)))
-        ):
+        if left and right and (_joins_script(left, right) or (character == _ZWJ and _joins_emoji(left, right))):
             return character
     return f"\\u{{{ord(character):x}}}"
 
@@ -146,14 +142,14 @@ def _takes_selector(left: str) -> bool:
 
 
 def _joins_emoji(left: str, right: str) -> bool:
-    return (left in _SELECTORS or unicodedata.category(left) in ("So", "Sk")) and unicodedata.category(
-        right
-    ) in ("So", "Sm")
+    return (left in _SELECTORS or unicodedata.category(left) in ("So", "Sk")) and unicodedata.category(right) in (
+        "So",
+        "Sm",
+    )
 
 
 def _joins_script(left: str, right: str) -> bool:
     """Arabic to Sinhala: the scripts whose spelling uses joiners."""
     return all(
-        "\u0600" <= character <= "\u0dff" and unicodedata.category(character)[0] in "LM"
-        for character in (left, right)
+        "\u0600" <= character <= "\u0dff" and unicodedata.category(character)[0] in "LM" for character in (left, right)
     )

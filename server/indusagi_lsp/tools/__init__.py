@@ -10,19 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools.editing import EditFile, WriteFile
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
 from indusagi_lsp.tools.guard import OpenedFile, OpenedFolder, PathGuard
 from indusagi_lsp.tools.listing import ListFiles
 from indusagi_lsp.tools.lookups import MissingPath
+from indusagi_lsp.tools.patching import ApplyPatch
 from indusagi_lsp.tools.reading import ReadFile
 from indusagi_lsp.tools.searching import SearchText
 
 if TYPE_CHECKING:
-    from indusagi_lsp.contract.tools import Tool
+    from indusagi_lsp.contract.tools import PlanningTool, Tool
 
 __all__ = [
     "LISTING",
+    "ApplyPatch",
     "Arguments",
+    "EditFile",
     "Excerpt",
     "ListFiles",
     "MissingPath",
@@ -31,10 +35,12 @@ __all__ = [
     "PathGuard",
     "ReadFile",
     "SearchText",
+    "WriteFile",
     "excerpts",
     "read_only_tools",
     "schema_of",
     "validate_arguments",
+    "writing_tools",
 ]
 
 
@@ -45,3 +51,12 @@ def read_only_tools(guard: PathGuard) -> tuple[Tool, ...]:
         guard: of the workspace.
     """
     return (ReadFile(guard), ListFiles(guard), SearchText(guard))
+
+
+def writing_tools(guard: PathGuard) -> tuple[PlanningTool, ...]:
+    """The tools that change files: `edit_file`, `write_file`, `apply_patch`. Each call is planned, then asked about.
+
+    Args:
+        guard: of the workspace.
+    """
+    return (EditFile(guard), WriteFile(guard), ApplyPatch(guard))

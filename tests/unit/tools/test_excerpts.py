@@ -44,16 +44,12 @@ def test_ornaments_of_a_readme_are_left_out(root: Path, guard: PathGuard) -> Non
     assert excerpts(guard, "hi", 2000)[0].text == "# Real\n\nText."
 
 
-def test_hidden_text_is_shown_and_paths_outside_are_left_out(
-    root: Path, guard: PathGuard, tmp_path: Path
-) -> None:
+def test_hidden_text_is_shown_and_paths_outside_are_left_out(root: Path, guard: PathGuard, tmp_path: Path) -> None:
     (root / "README.md").write_text("before \u202e\U000e0041after\x1b[31m")
     (tmp_path / "secret.txt").write_text("key")
     (root / "link.txt").symlink_to(tmp_path / "secret.txt")
     (root / "data.bin").write_bytes(b"\0\1")
-    found = excerpts(
-        guard, "read ../secret.txt and link.txt and data.bin and .indusagi/sessions/s.jsonl", 2000
-    )
+    found = excerpts(guard, "read ../secret.txt and link.txt and data.bin and .indusagi/sessions/s.jsonl", 2000)
     assert found[0].text == "before \\u{202e}after"
     assert [excerpt.path for excerpt in found] == ["README.md", LISTING]
 

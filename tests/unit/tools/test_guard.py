@@ -174,9 +174,7 @@ def test_the_systems_own_files_stay_shut_even_below_a_root_that_holds_them(path:
 
 
 @BY_NAME
-@pytest.mark.parametrize(
-    "name", [".indusagi", ".IndusAgi", ".indus\u200cagi", ".\uff49ndusagi", ".indusagi."]
-)
+@pytest.mark.parametrize("name", [".indusagi", ".IndusAgi", ".indus\u200cagi", ".\uff49ndusagi", ".indusagi."])
 def test_the_agents_own_folder_is_shut_in_every_spelling(root: Path, name: str, by_name: bool) -> None:
     (root / "src" / name).mkdir()
     (root / "src" / name / "x").write_text("mine")

@@ -111,18 +111,14 @@ async def test_a_wrong_name_is_answered_with_a_near_one(tool: ReadFile) -> None:
         ({"path": "a", "start_line": 5, "end_line": 2}, "before start_line"),
     ],
 )
-async def test_wrong_arguments_are_explained(
-    tool: ReadFile, arguments: dict[str, object], expected: str
-) -> None:
+async def test_wrong_arguments_are_explained(tool: ReadFile, arguments: dict[str, object], expected: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         await ask(tool, **arguments)
     assert expected in caught.value.message
 
 
 @pytest.mark.parametrize("kind", ["sparse", "one line", "many lines"])
-async def test_a_huge_file_is_answered_soon_and_in_little_memory(
-    root: Path, tool: ReadFile, kind: str
-) -> None:
+async def test_a_huge_file_is_answered_soon_and_in_little_memory(root: Path, tool: ReadFile, kind: str) -> None:
     with (root / "huge").open("wb") as stream:
         if kind == "sparse":
             stream.write(b"first\n" * 10_000)

@@ -26,9 +26,7 @@ RIPGREP = find_ripgrep(Path("/nowhere"))
 
 @pytest.fixture(
     params=[
-        pytest.param(
-            True, id="ripgrep", marks=pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
-        ),
+        pytest.param(True, id="ripgrep", marks=pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")),
         pytest.param(False, id="own"),
     ]
 )
@@ -73,9 +71,7 @@ async def test_unsaved_texts_are_searched_instead_of_the_disk(tool: SearchText) 
     assert "return 3" not in found
 
 
-async def test_our_own_files_and_what_is_outside_stay_shut(
-    root: Path, tool: SearchText, tmp_path: Path
-) -> None:
+async def test_our_own_files_and_what_is_outside_stay_shut(root: Path, tool: SearchText, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "x.txt").write_text("boats outside")
     (root / "link").symlink_to(tmp_path / "outside")
@@ -124,9 +120,7 @@ async def test_binary_huge_and_odd_files_are_passed_over(root: Path, tool: Searc
     assert time.monotonic() - began < 10
 
 
-async def test_a_catastrophic_expression_ends_in_time_and_does_not_hold_the_loop(
-    root: Path, guard: PathGuard
-) -> None:
+async def test_a_catastrophic_expression_ends_in_time_and_does_not_hold_the_loop(root: Path, guard: PathGuard) -> None:
     (root / "evil.txt").write_text("a" * 5000 + "!\n")
     tool = SearchText(guard, ripgrep=None, seconds=0.5)
     gaps: list[float] = []
@@ -151,9 +145,7 @@ async def test_a_catastrophic_expression_ends_in_time_and_does_not_hold_the_loop
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell script")
-async def test_a_slow_ripgrep_is_ended_and_leaves_nothing_behind(
-    root: Path, guard: PathGuard, tmp_path: Path
-) -> None:
+async def test_a_slow_ripgrep_is_ended_and_leaves_nothing_behind(root: Path, guard: PathGuard, tmp_path: Path) -> None:
     slow = tmp_path / "slow-rg"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
     slow.chmod(0o755)
@@ -164,9 +156,7 @@ async def test_a_slow_ripgrep_is_ended_and_leaves_nothing_behind(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell script")
-async def test_places_that_ripgrep_tells_are_not_believed(
-    root: Path, guard: PathGuard, tmp_path: Path
-) -> None:
+async def test_places_that_ripgrep_tells_are_not_believed(root: Path, guard: PathGuard, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("key\n")
     liar = tmp_path / "rg"
     liar.write_text(
