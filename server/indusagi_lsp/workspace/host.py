@@ -18,9 +18,11 @@ from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
+from indusagi_lsp.contract.tools import Tool
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
 from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
+from indusagi_lsp.workspace.agent_tools import host_tools
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
@@ -97,6 +99,7 @@ class Host:
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
         self._memory: MemoryService | None = None
         self._search: SearchIndex | None = None
+        self._host_tools: tuple[Tool, ...] = ()
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -239,13 +242,26 @@ class Host:
             system=build_system_prompt(
                 workspace=str(self.root), platform=platform.system(), card=card, rules=await self._rules()
             ),
-            tools=read_only_tools(self._guard) if card.tools else (),
+            tools=self._tools() if card.tools else (),
             max_output_tokens=None if card.tools else SMALL_OUTPUT_TOKENS,
             thinking=settings.thinking,
             compaction=settings.compaction.policy,
             max_turns=settings.max_turns,
             tool_seconds=settings.tool_seconds,
         )
+
+    def _tools(self) -> tuple[Tool, ...]:
+        return (*read_only_tools(self._guard), *self._own_tools())
+
+    def _own_tools(self) -> tuple[Tool, ...]:
+        """The tools that look into what is kept here; made once, since agents compare their tools."""
+        if not self._host_tools:
+
+            async def session(session_id: str) -> Session:
+                return (await self.session(session_id)).session
+
+            self._host_tools = host_tools(self.memory, self.search_index, session, self.memory_changed)
+        return self._host_tools
 
     async def _rules(self) -> list[RulesFile]:
         """The repository's standing instructions; a stranger's are left out until the folder is trusted."""

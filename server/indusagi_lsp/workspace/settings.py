@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from indusagi_lsp.condensation import CompactionPolicy
 from indusagi_lsp.contract.events import Notice
-from indusagi_lsp.models import ModelsConfig
+from indusagi_lsp.models import ModelsConfig, read_models_config
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,12 +77,10 @@ def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
     except (OSError, ValueError) as error:
         return UserConfig(), [_bad(f"{path} could not be read and is ignored: {error}")]
 
-    providers = data.pop("providers", {})
-    try:
-        models = msgspec.convert({"providers": providers, "default": data.get("model") or None}, ModelsConfig)
-    except msgspec.ValidationError as error:
-        return UserConfig(data), [_bad(f"[providers] in {path} is ignored: {error}")]
-    return UserConfig(data, models), []
+    models, problems = read_models_config(
+        {"providers": data.pop("providers", {}), "default": data.get("model") or None}
+    )
+    return UserConfig(data, models), [_bad(f"{path}: {problem}") for problem in problems]
 
 
 def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
