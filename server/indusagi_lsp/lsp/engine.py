@@ -51,6 +51,7 @@ class Engine:
         self._turn = asyncio.Lock()
         self._started: asyncio.Task[None] | None = None
         self._configured: Awaitable[Any] | None = None
+        self._settings_taken = False
         self._ended = False
 
     def prepare(self, options: Mapping[str, Any], folders: Sequence[Folder], *, trusted: bool) -> None:
@@ -111,7 +112,8 @@ class Engine:
             self._complain("The settings of Indusagi must be an object; the defaults are used.")
             section = None
         self._section = section or {}
-        if self._started is None:
+        if self._started is None or not self._settings_taken:
+            # The start takes them; it may be waiting for just this answer.
             return
         await asyncio.shield(self._started)
         async with self._turn:
@@ -162,6 +164,7 @@ class Engine:
     async def _apply_settings(self) -> None:
         if self._hosts is None:
             return
+        self._settings_taken = True
         settings = {**self._options, **self._section}
         try:
             complaints = await self._hosts.configure(settings)

@@ -41,6 +41,7 @@ SECTION = "indusagi"
 APPROVAL_SECONDS = 600.0
 _PATIENCE_SECONDS = 0.25
 _HOSTS_SECONDS = 0.8
+_IDLE_SECONDS = 0.05
 _WARNING = 2
 
 
@@ -101,7 +102,7 @@ class IndusagiServer(LanguageServer):
         self.peer.outbox.send(body)
 
     def on_idle(self, work: Callable[[], None]) -> None:
-        """Have `work` done in a thread once the client is initialized and nobody waits for us."""
+        """Have `work` done in a thread once `initialize` is answered."""
         self._when_idle.append(work)
 
     # --- lifecycle
@@ -121,6 +122,9 @@ class IndusagiServer(LanguageServer):
         settings = {name: value for name, value in options.items() if name not in ("token", "trusted")}
         self.engine.prepare(settings, folders, trusted=options.get("trusted") is True)
         self.receiver.stage = Stage.RUNNING
+        for work in self._when_idle:
+            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._spawn_thread, work)
+        self._when_idle.clear()
         if params.process_id is not None:
             self._control.watch(params.process_id)
 
@@ -129,9 +133,6 @@ class IndusagiServer(LanguageServer):
         self.engine.start(self.spawn(self.pull_configuration()) if self.features.configuration else None)
         if self.features.register_configuration:
             self.spawn(self._register_configuration())
-        for work in self._when_idle:
-            self.spawn(asyncio.to_thread(work))
-        self._when_idle.clear()
 
     def shutdown(self, request_id: int | str | None = None) -> None:
         """End all work, then answer."""
@@ -225,6 +226,9 @@ class IndusagiServer(LanguageServer):
         self._tasks.add(task)
         task.add_done_callback(self._spawned)
         return task
+
+    def _spawn_thread(self, work: Callable[[], None]) -> None:
+        self.spawn(asyncio.to_thread(work))
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

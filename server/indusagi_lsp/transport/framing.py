@@ -13,6 +13,7 @@ import msgspec
 
 MAX_BODY = 64 << 20
 MAX_HEADER = 16 << 10
+_TAIL = 256
 
 _USUAL = re.compile(rb"Content-Length: (\d{1,10})\r\n\r\n")
 _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
@@ -91,8 +92,9 @@ class FrameReader:
         if end_match is None:
             if len(buffer) > MAX_HEADER:
                 self._lose("no header was found", found)
+            if self._lost and len(buffer) > _TAIL and not (len(buffer) < MAX_HEADER and _LENGTH.search(buffer)):
                 # What is kept could be the beginning of the next header.
-                del buffer[:-256]
+                del buffer[:-_TAIL]
             return False
 
         block, end = bytes(buffer[: end_match.start()]), end_match.end()
