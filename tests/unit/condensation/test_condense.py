@@ -169,6 +169,17 @@ async def test_a_model_that_writes_too_much_is_not_accepted() -> None:
     assert size(outcome.turns) < size(work())
 
 
+async def test_a_summary_that_is_no_smaller_is_not_accepted() -> None:
+    turns = [user(f"Never use word{at} in any text, and always say number {at * 7}. " * 2) for at in range(70)]
+    wordy = "## Goal\n- Mind the words\n## Done\n" + "".join(
+        f"- sentence {at} was read and understood\n" for at in range(150)
+    )
+    outcome = await condense(turns, CARD, POLICY, Model(wordy, wordy))
+    assert outcome.model == ""
+    assert "no smaller" in outcome.reason
+    assert outcome.after < outcome.before
+
+
 async def test_nothing_to_gain_is_a_failure_and_leaves_history_alone() -> None:
     turns = [user("hi")] * 12
     with pytest.raises(CompactionFailed):
