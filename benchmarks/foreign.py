@@ -52,7 +52,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def folder() -> Path | None:
-    """Where the transcripts lie: the variable's folder, else `../shared/data/transcripts` beside the repository."""
+    """Where the transcripts lie: the folder that the variable names, else the one beside the repository."""
     named = os.environ.get(FOLDER_VARIABLE)
     path = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
     return path if path.is_dir() else None
