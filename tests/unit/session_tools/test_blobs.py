@@ -30,7 +30,16 @@ def test_what_fits_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 100_000, "é" * 50_000, "😀" * 20_000, "a\ud800" * 30_000, "head" + "\n" * 99_000 + "tail"]
+    "text",
+    [
+        "x" * 100_000,
+        "é" * 50_000,
+        "😀" * 20_000,
+        "x" + "😀" * 20_000,
+        "xx" + "😀" * 20_000 + "y",
+        "a\ud800" * 30_000,
+        "head" + "\n" * 99_000 + "tail",
+    ],
 )
 def test_what_does_not_is_cut_between_characters_and_kept_whole(text: str, tmp_path: Path) -> None:
     output = blobs.spill(text, tmp_path / "blobs")
@@ -191,7 +200,7 @@ def test_redaction_is_fast_on_long_text() -> None:
     many = ("-----BEGIN " * 5_000) + ("sk-" * 20_000) + "A" * 200_000
     open_keys = "-----BEGIN PRIVATE KEY-----" * 5_000 + "-----END"
     for text in (many, open_keys, "-----BEGIN PRIVATE KEY-----\n" + "M" * 500_000, "sk-proj-" * 50_000):
-        start = time.perf_counter()
+        start = time.process_time()
         redact(text)
 
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2

@@ -229,6 +229,7 @@ class TestPi:
         for copy, original in {**first["copies"], **second["copies"]}.items():
             assert (nodes[copy].turn, nodes[copy].created_at) == (nodes[original].turn, nodes[original].created_at)
         assert nodes[first["summary"]].parent is None
+        assert nodes[first["summary"]].created_at == nodes[made.ids["line-4"]].created_at, "the last condensed turn's"
         assert first["from"] in nodes
         assert first["cut"] in nodes
 
