@@ -16,6 +16,7 @@ from indusagi_lsp.sessions.signing import Signer, load_key
 from indusagi_lsp.sessions.state import LoadReport, SessionMeta
 from indusagi_lsp.sessions.store import SessionStore
 from indusagi_lsp.sessions.summaries import SessionSummary
+from indusagi_lsp.sessions.tail import Page
 from indusagi_lsp.sessions.view import answered, model_view
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LoadReport",
     "Migrator",
     "Node",
+    "Page",
     "Problem",
     "Record",
     "Session",

@@ -225,6 +225,8 @@ class SessionGraph:
             NodeNotFound: there is no such node.
         """
         at = self._at(node)
+        if self._verified.find(0) < 0:
+            return True
         while at >= 0:
             if not self._verified[at]:
                 return False
@@ -295,9 +297,12 @@ class SessionGraph:
         Returns:
             The ids that are new.
         """
+        first = len(self._ids)
+        if self._extend_quickly(columns):
+            return columns.ids
+
         index = self._index
         fresh = 0
-        first = len(self._ids)
         for node_id, parent, offset, length, verified in zip(
             columns.ids, columns.parents, columns.offsets, columns.lengths, columns.verified, strict=True
         ):
@@ -307,8 +312,43 @@ class SessionGraph:
                 self._add(node_id, parent, offset, length, verified=bool(verified))
             elif self._offsets[known] == IN_MEMORY:
                 self.saved(node_id, offset, length)
-        self._cut_cycles(first)
+        self._cut_cycles()
         return self._ids[first : first + fresh]
+
+    def _extend_quickly(self, columns: Columns) -> bool:
+        """Take nodes that are all new and stand behind their parents. False: they are not, and nothing was done."""
+        ids = columns.ids
+        if self._waiting or self._children is not None or not self._index.keys().isdisjoint(ids):
+            return False
+        first = len(self._ids)
+        fresh = dict(zip(ids, range(first, first + len(ids)), strict=True))
+        if len(fresh) != len(ids):
+            return False
+
+        above: list[int] = []
+        put, known = above.append, self._index.get
+        at, last = first - 1, None
+        for node_id, parent in zip(ids, columns.parents, strict=True):
+            if parent is None:
+                put(ROOT)
+            elif parent is last:
+                put(at)
+            else:
+                place = known(parent, LOST)
+                if place == LOST:
+                    place = fresh.get(parent, LOST)
+                    if place == LOST or place > at:
+                        return False
+                put(place)
+            at += 1
+            last = node_id
+        self._index.update(fresh)
+        self._ids.extend(ids)
+        self._parents.extend(above)
+        self._offsets.extend(columns.offsets)
+        self._lengths.extend(columns.lengths)
+        self._verified += columns.verified
+        return True
 
     def saved(self, node: str, offset: int, length: int) -> None:
         """Note that a node stands in the file now; its turn may leave memory from here on."""
@@ -332,9 +372,15 @@ class SessionGraph:
         Returns:
             Whether it is in memory now, so that looking at it does not touch the disk.
         """
-        path = self._walk(node)
-        if sum(self._lengths[at] for at in path) > limit:
-            return False
+        path: list[int] = []
+        at = ROOT if node is None else self._at(node)
+        size = 0
+        while at >= 0:
+            size += self._lengths[at]
+            if size > limit:
+                return False
+            path.append(at)
+            at = self._parents[at]
         self._contents(path)
         return True
 
@@ -377,7 +423,7 @@ class SessionGraph:
             self._children = None
         return at
 
-    def _cut_cycles(self, first: int) -> None:
+    def _cut_cycles(self) -> None:
         """Cut each ring of parents at its oldest node, which becomes a gap. Rings come only from files out of order."""
         if not self._unordered:
             return

@@ -31,6 +31,8 @@ _ID_START = len(NODE_PREFIX)
 _NODE_END = b"}}\n"
 _ABSENT = object()
 _HEAD_PREFIX = b'{"type":"head","leaf":"'
+_LEAF_START = len(_HEAD_PREFIX)
+_LEAF_END = _LEAF_START + ID_LENGTH
 _HEAD = re.compile(
     rb'\{"type":"head","leaf":"([0-9a-f]{32})","at":\d+,"by":"([A-Za-z0-9-]*)","why":"([a-z]+)"'
     rb'(?:,"mac":"([0-9a-f]{64})")?\}\n'
@@ -94,32 +96,114 @@ def scan(
     Yields:
         Batches in the order of the file; the last one's `end` is where to go on. A torn tail is not passed over.
     """
+    quick = QuickPath(verify=verify)
     batch = Batch()
     batch.end = offset
     count = 0
+    take = quick.take
     for line in file:
-        if migrators or not _quick(batch, line, batch.end, verify=verify):
+        if migrators or not take(batch, line, offset):
+            quick.flush(batch)
             complete = line.endswith(b"\n")
             if not complete and whole_lines:
                 break
 
-            items = parse_line(line, batch.end)
+            items = parse_line(line, offset)
             if not complete:
                 items = as_tail(items)
             for item in items:
                 _take(batch, item, verify=verify, migrators=migrators)
             if not complete:
-                batch.end = _tail_end(items, batch.end, len(line))
+                offset = _tail_end(items, offset, len(line))
                 break
-        batch.end += len(line)
+        offset += len(line)
         count += 1
         if count % _BATCH == 0:
+            quick.flush(batch)
+            batch.end = offset
             yield batch
 
-            end = batch.end
             batch = Batch()
-            batch.end = end
+    quick.flush(batch)
+    batch.end = offset
     yield batch
+
+
+class QuickPath:
+    """Takes lines in our own layout.
+
+    Of heads that only follow a growing line of nodes, each on the node before it, the last one alone is handed over: the
+    others say nothing more.
+    """
+
+    def __init__(self, *, verify: bool) -> None:
+        self._verify = verify
+        self._id = b""
+        self._text = ""
+        self._head = b""
+        self._head_at = 0
+        self._head_id = b""
+        self._follows = False
+        self._digest = sha256(b"{")
+
+    def take(self, batch: Batch, line: bytes, offset: int) -> bool:
+        """Take a line. False: it is of another layout, or not what it claims, and must be parsed."""
+        if line.startswith(NODE_PREFIX):
+            if line[-3:] != _NODE_END:
+                return False
+            parent: str | None
+            if line[ID_END:_PARENT_START] == _PARENT and line[_PARENT_END:_TURN_END] == _TURN:
+                above = line[_PARENT_START:_PARENT_END]
+                parent = self._text if above == self._id else above.decode("latin-1")
+            elif line[ID_END:_ROOT_END] == _NO_PARENT:
+                above, parent = b"", None
+            else:
+                return False
+
+            raw = line[_ID_START:ID_END]
+            node_id = raw.decode("latin-1")
+            if self._verify:
+                digest = self._digest.copy()
+                digest.update(memoryview(line)[BODY_START:-2])
+                if digest.hexdigest()[:ID_LENGTH] != node_id:
+                    return False
+            elif not (node_id.isalnum() and (parent is None or parent.isalnum())):
+                return False
+
+            self._follows = above == self._head_id
+            self._id = raw
+            self._text = node_id
+            batch.ids.append(node_id)
+            batch.parents.append(parent)
+            batch.offsets.append(offset)
+            batch.lengths.append(len(line) - 1)
+            batch.verified.append(1)
+            return True
+
+        if not line.startswith(_HEAD_PREFIX):
+            return False
+        leaf = line[_LEAF_START:_LEAF_END]
+        if leaf != self._id or (self._head and not self._follows):
+            self.flush(batch)
+        if (self._verify or leaf != self._id) and _HEAD.fullmatch(line) is None:
+            return False
+        self._head, self._head_at, self._head_id = line, len(batch.ids), leaf
+        self._follows = False
+        return True
+
+    def flush(self, batch: Batch) -> None:
+        """Hand over the head that was kept back."""
+        if not self._head:
+            return
+        match = _HEAD.fullmatch(self._head)
+        if match is not None:
+            leaf, by, why, mac = match.groups()
+            mac_text = None if mac is None else mac.decode()
+            batch.heads.append(Head(self._head_at, leaf.decode(), by.decode(), why.decode(), mac_text))
+        else:
+            for item in parse_line(self._head, 0):
+                _take(batch, item, verify=False, migrators=())
+        self._head = self._head_id = b""
 
 
 def narrow_node(raw: dict[str, Any]) -> tuple[str, str | None, Turn, int] | None:
@@ -156,53 +240,6 @@ def migrate(raw: Any, migrators: Sequence[Migrator]) -> dict[str, Any]:
             raise ValueError(message)
     result: dict[str, Any] = raw
     return result
-
-
-def _quick(batch: Batch, line: bytes, offset: int, *, verify: bool) -> bool:
-    """Take a line in our own layout. False: it must be parsed."""
-    if line.startswith(NODE_PREFIX):
-        if not line.endswith(_NODE_END):
-            return False
-        if line[ID_END:_PARENT_START] == _PARENT and line[_PARENT_END:_TURN_END] == _TURN:
-            parent = line[_PARENT_START:_PARENT_END]
-        elif line[ID_END:_ROOT_END] == _NO_PARENT:
-            parent = None
-        else:
-            return False
-        try:
-            node_id = line[_ID_START:ID_END].decode("ascii")
-            above = None if parent is None else parent.decode("ascii")
-        except UnicodeDecodeError:
-            return False
-        if verify:
-            digest = sha256(b"{")
-            digest.update(memoryview(line)[BODY_START:-2])
-            if digest.hexdigest()[:ID_LENGTH] != node_id:
-                return False
-
-        batch.ids.append(node_id)
-        batch.parents.append(above)
-        batch.offsets.append(offset)
-        batch.lengths.append(len(line) - 1)
-        batch.verified.append(1)
-        return True
-
-    if line.startswith(_HEAD_PREFIX):
-        match = _HEAD.fullmatch(line)
-        if match is None:
-            return False
-        leaf, by, why, mac = match.groups()
-        batch.heads.append(
-            Head(
-                len(batch.ids),
-                leaf.decode(),
-                by.decode(),
-                why.decode(),
-                None if mac is None else mac.decode(),
-            )
-        )
-        return True
-    return False
 
 
 def _take(batch: Batch, item: Record | Problem, *, verify: bool, migrators: Sequence[Migrator]) -> None:

@@ -228,7 +228,7 @@ class SessionState:
         if self._is_stale(head):
             return
         self._apply(order, head)
-        # Nodes of the batch that stand before the head; duplicates make this a lower bound, which is harmless.
+        # Nodes of the batch that stand before the head; duplicates make this too high at most by their number.
         self._head_at = min(before + head.position, len(self.graph)) if len(batch.ids) else before
 
     def _is_stale(self, head: Head) -> bool:

@@ -23,6 +23,8 @@ from indusagi_lsp.sessions.signing import Signer
 from indusagi_lsp.sessions.state import SCHEMA, Loaded, SessionState, load
 from indusagi_lsp.sessions.summaries import SessionSummary, SummaryCache
 
+from indusagi_lsp.sessions.tail import Page, read_page
+
 
 class SessionStore:
     """The sessions that lie in one folder, `<root>/<sessionId>.jsonl`.
@@ -82,6 +84,36 @@ class SessionStore:
         """
         async with self._summing:
             return await asyncio.to_thread(self._summaries.read)
+
+    async def page(self, session_id: str, *, limit: int = 200) -> Page:
+        """The newest turns of a session's live path, without opening it: as quick for a huge one as for a small one.
+
+        Raises:
+            InvalidInput: that is no session id.
+            SessionNotFound: there is no such session.
+            PersistenceFault: the file is there and cannot be read.
+        """
+        name = await asyncio.to_thread(self.folder.resolve, check_session_id(session_id))
+
+        def read() -> Page | None:
+            self.folder.check()
+            path = self.folder.path(name)
+            if not self.migrators:
+                return read_page(path, limit, lambda: self.fresh_state(name))
+            state = self.fresh_state(name)
+            if load(state, path, self.migrators) is None:
+                return None
+            ids = state.graph.ids_to(state.graph.leaf)
+            return Page(tuple(map(state.graph.node, ids[-limit:])), state.graph.leaf, len(ids) > limit)
+
+        try:
+            page = await asyncio.to_thread(read)
+        except OSError as error:
+            message = f"Session {name} cannot be read: {error.strerror or error}."
+            raise PersistenceFault(message, hint="Nothing was changed. Check the file's permissions.") from error
+        if page is None:
+            raise SessionNotFound(session_id)
+        return page
 
     async def open(self, session_id: str) -> Session:
         """Open a session.
