@@ -21,7 +21,9 @@ MAY_WRITE = {
     "transport/logs.py": "the log file",
     "workspace/places.py": "the user's own folders",
     "workspace/settings.py": "the user's own settings",
+    "workspace/permissions.py": "the user's own standing permissions",
     "terminal": "the prompt history in the user's own folder",
+    "workspace/permissions.py": "standing permissions, in the state folder of the user",
     "models": "the user's cache folder",
 }
 MAY_START = {"tools": "commands and servers of tools", "models": "none of ours", "terminal": "the server"}

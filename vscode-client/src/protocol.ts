@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '001365fa8df9891d';
+export const MESSAGES_HASH = '3e3a0f12facf2619';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -435,12 +435,16 @@ export interface SnapshotParams {
   sinceSeq?: number | null;
 }
 
-/** `events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more. */
+/**
+ * `events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more. `questions` are
+ * the approvals that wait for an answer, under the ids under which they were asked.
+ */
 export interface SnapshotResult {
   snapshot: SnapshotView;
   seq: number;
   events: Record<string, unknown>[];
   gap: boolean;
+  questions: ApproveParams[];
 }
 
 /**
@@ -626,8 +630,8 @@ export interface EventParams {
 export interface StatusParams {
   busy: boolean;
   message: string;
-  kind?: 'Normal' | 'Error' | 'Warning' | 'Inactive';
-  command?: string | null;
+  kind: 'Normal' | 'Error' | 'Warning' | 'Inactive';
+  command: string | null;
 }
 
 /** `indusagi/sessionsChanged`: list again. */
@@ -651,12 +655,12 @@ export interface ApproveParams {
   action: string;
   size: number;
   sha256: string;
-  options: ('once' | 'session' | 'deny')[];
+  options: ('once' | 'session' | 'always' | 'deny')[];
 }
 
 /** The user's word. */
 export interface ApproveResult {
-  decision: 'once' | 'session' | 'deny';
+  decision: 'once' | 'session' | 'always' | 'deny';
 }
 
 /** `error.data` of our own errors. */
@@ -744,14 +748,14 @@ export interface ApprovalRequestedEvent {
   id: string;
   callId: string;
   action: string;
-  options: ('once' | 'session' | 'deny')[];
+  options: ('once' | 'session' | 'always' | 'deny')[];
 }
 
 /** The user's word, or what stands for it; `by` names who decided. */
 export interface ApprovalResolvedEvent {
   kind: 'approval_resolved';
   id: string;
-  decision: 'once' | 'session' | 'deny';
+  decision: 'once' | 'session' | 'always' | 'deny';
   by: string;
 }
 

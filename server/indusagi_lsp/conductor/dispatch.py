@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from indusagi_lsp.conductor.config import Document, Spill
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract import jsontext
-from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision
+from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision, Verdict
 from indusagi_lsp.contract.clock import NewId
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import (
@@ -39,6 +39,10 @@ INTERRUPTED = "interrupted; its effects are unknown"
 NEVER_STARTED = "interrupted; it was never started"
 
 
+Audit: TypeAlias = Callable[[ApprovalRequest, Verdict], Coroutine[Any, Any, None]]
+"""Writes down what was decided; it is never read again."""
+
+
 class Stage(Protocol):
     """Is told of each call's stage, for snapshots and receipts; awaited, so that a receipt is on disk first."""
 
@@ -58,6 +62,7 @@ class Dispatcher:
         record: told of each result as soon as it is there; awaited.
         document: unsaved text of open files.
         spill: makes an output fit a block.
+        audit: writes down what was decided; awaited.
         new_id: makes approval ids.
         seconds: the time that one call may take.
     """
@@ -72,6 +77,7 @@ class Dispatcher:
         record: Callable[[ToolResultBlock], Awaitable[None]],
         document: Document,
         spill: Spill,
+        audit: Audit,
         new_id: NewId,
         seconds: float,
     ) -> None:
@@ -82,6 +88,7 @@ class Dispatcher:
         self._record = record
         self._document = document
         self._spill = spill
+        self._audit = audit
         self._new_id = new_id
         self._seconds = seconds
         self._allowed: set[str] = set()
@@ -169,24 +176,36 @@ class Dispatcher:
         if sha256 in self._allowed and not planned.afresh:
             return True
 
-        options: tuple[Decision, ...] = ("once", "deny") if planned.afresh else ("once", "session", "deny")
+        options: tuple[Decision, ...] = ("once", "deny") if planned.afresh else ("once", "session", "always", "deny")
         request = ApprovalRequest(
-            self._new_id(), session_id, run_id, call.id, call.name, planned.action, sha256, options
+            self._new_id(),
+            session_id,
+            run_id,
+            call.id,
+            call.name,
+            planned.action,
+            sha256,
+            options,
+            tuple(sorted(effect.value for effect in self._tools[call.name].effects)),
+            planned.afresh,
         )
         await self._stage(call, "awaiting_approval", effectful=False)
         self._publish(ApprovalRequested(request.id, call.id, request.action, request.options))
-        decision: Decision = "deny"
-        by = "nobody"
+        verdict = Verdict("deny", "nobody")
         try:
-            decision = await self._approver(request)
-            by = "user"
+            answer = await self._approver(request)
+            verdict = answer if isinstance(answer, Verdict) else Verdict(answer)
         except Exception:
             logger.exception("the approver failed; that is a denial")
         finally:
-            self._publish(ApprovalResolved(request.id, decision, by))
-        if decision == "session" and "session" in options:
+            allowed = verdict.decision in options and verdict.decision != "deny"
+            if not allowed:
+                verdict = Verdict("deny", verdict.by)
+            self._publish(ApprovalResolved(request.id, verdict.decision, verdict.by))
+            await uninterrupted(self._audit(request, verdict))
+        if verdict.decision in ("session", "always"):
             self._allowed.add(sha256)
-        return decision in options and decision != "deny"
+        return allowed
 
     async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
         tool = self._tools.get(call.name)

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from indusagi_lsp.condensation import Condensation
+from indusagi_lsp.contract.approvals import ApprovalRequest, Verdict
 from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import InvalidState
 from indusagi_lsp.contract.events import CondenseTrigger
@@ -95,6 +96,10 @@ class History(Protocol):
 
     async def receipt(self, node: str, call_id: str, stage: str) -> None:
         """Record that a tool has started or finished."""
+        ...
+
+    async def approval(self, request: ApprovalRequest, verdict: Verdict) -> None:
+        """Record what the user has decided, for audit only."""
         ...
 
     async def sync(self) -> None:
@@ -210,6 +215,10 @@ class StoredHistory:
         """Write a receipt."""
         await self.session.receipt(node, call_id, stage)
 
+    async def approval(self, request: ApprovalRequest, verdict: Verdict) -> None:
+        """Write an approval record."""
+        await self.session.approval(request, verdict)
+
     async def sync(self) -> None:
         """Have the disk confirm."""
         await self.session.sync()
@@ -284,6 +293,9 @@ class MemoryHistory:
         """Nothing to write."""
 
     async def receipt(self, node: str, call_id: str, stage: str) -> None:
+        """Nothing to write."""
+
+    async def approval(self, request: ApprovalRequest, verdict: Verdict) -> None:
         """Nothing to write."""
 
     async def sync(self) -> None:

@@ -118,6 +118,7 @@ class Run:
             record=self._on_result,
             document=parts.deps.document,
             spill=parts.deps.spill,
+            audit=parts.history.approval,
             new_id=parts.deps.new_id,
             seconds=parts.config.tool_seconds,
         )

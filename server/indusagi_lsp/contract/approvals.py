@@ -6,11 +6,15 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-Decision: TypeAlias = Literal["once", "session", "deny"]
+Decision: TypeAlias = Literal["once", "session", "always", "deny"]
+"""`session` holds for the same bytes while the session is open, `always` in this workspace until it is taken back."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """A question to the user. `sha256` is the hash of `action` in full; what was announced is what is executed."""
+    """A question to the user. `sha256` is the hash of `action` in full; what was announced is what is executed.
+
+    `effects` are the names of what the tool can do at worst; `afresh` says that no earlier word counts.
+    """
 
     id: str
     session_id: str
@@ -19,17 +23,26 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     tool: str
     action: str
     sha256: str
-    options: tuple[Decision, ...] = ("once", "session", "deny")
+    options: tuple[Decision, ...] = ("once", "session", "always", "deny")
+    effects: tuple[str, ...] = ()
+    afresh: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What was decided, and by whom: `user`, or the name of what stands for them."""
+
+    decision: Decision
+    by: str = "user"
 
 
 class Approver(Protocol):
     """Asks the user. Every failure to get an answer is a denial."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Verdict:
         """Ask, and wait for the answer."""
         ...
 
 
-async def deny(_request: ApprovalRequest) -> Decision:
+async def deny(_request: ApprovalRequest) -> Verdict:
     """The approver of a host that has nobody to ask."""
-    return "deny"
+    return Verdict("deny", "nobody")

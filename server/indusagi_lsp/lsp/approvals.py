@@ -15,7 +15,12 @@ from indusagi_lsp.protocol.operations import APPROVE
 
 logger = logging.getLogger(__name__)
 
-TITLES: dict[Decision, str] = {"once": "Allow once", "session": "Allow for this session", "deny": "Deny"}
+TITLES: dict[Decision, str] = {
+    "once": "Allow once",
+    "session": "Allow for this session",
+    "always": "Always allow in this folder",
+    "deny": "Deny",
+}
 _SHOWN = 1500
 _WARNING = 2
 

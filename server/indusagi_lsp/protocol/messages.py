@@ -518,12 +518,16 @@ class SnapshotParams(Wire, frozen=True):
 
 
 class SnapshotResult(Full, frozen=True):
-    """`events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more."""
+    """`events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more.
+
+    `questions` are the approvals that wait for an answer, under the ids under which they were asked.
+    """
 
     snapshot: SnapshotView
     seq: int
     events: list[dict[str, Any]]
     gap: bool
+    questions: list[ApproveParams] = []
 
 
 # --- condensation -----------------------------------------------------------------------------------------------------
@@ -739,7 +743,7 @@ class EventParams(Full, frozen=True):
     event: dict[str, Any]
 
 
-class StatusParams(Wire, frozen=True):
+class StatusParams(Full, frozen=True):
     """`indusagi/status`: what the status item shows."""
 
     busy: bool

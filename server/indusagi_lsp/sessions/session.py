@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from indusagi_lsp.contract import jsontext
+from indusagi_lsp.contract.approvals import ApprovalRequest, Verdict
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState, PersistenceFault, SessionNotFound
 from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import Usage
@@ -349,6 +350,20 @@ class Session:
         """Keep that a tool call was `started` or has `finished`."""
         now = self._store.clock.now_ms()
         await self.write({"type": "receipt", "node": node, "callId": call_id, "stage": stage, "at": now})
+
+    async def approval(self, request: ApprovalRequest, verdict: Verdict) -> None:
+        """Record what was decided about an action. For audit alone: a permission is never read from here."""
+        await self.write(
+            {
+                "type": "approval",
+                "id": request.id,
+                "callId": request.call_id,
+                "action": request.sha256,
+                "decision": verdict.decision,
+                "by": verdict.by,
+                "at": self._store.clock.now_ms(),
+            }
+        )
 
     async def label(self, node: str, name: str | None) -> None:
         """Put a bookmark on a node; None removes it. The name `pin` keeps the turn through condensation.

@@ -245,13 +245,15 @@ class Chat:
         async with self._asking:
             self.say(f"{quoted(question.tool)} wants to run, {question.size:,} bytes:", "warning")
             self.say(action_text(question.action))
-            words = {"once": "[y]es", "session": "yes for this [s]ession", "deny": "[n]o"}
+            words = {"once": "[y]es", "session": "yes for this [s]ession", "always": "[a]lways here", "deny": "[n]o"}
             offered = [words[option] for option in question.options]
             answers: dict[str, Decision] = {
                 "y": "once",
                 "yes": "once",
                 "s": "session",
                 "session": "session",
+                "a": "always",
+                "always": "always",
                 "n": "deny",
                 "no": "deny",
             }

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.conductor import AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
-from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
+from indusagi_lsp.contract.approvals import ApprovalRequest, Decision, Verdict
 from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
-from indusagi_lsp.contract.tools import Tool
+from indusagi_lsp.contract.tools import Effect, Tool
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
 from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
@@ -26,6 +26,7 @@ from indusagi_lsp.workspace.agent_tools import host_tools
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
+from indusagi_lsp.workspace.permissions import Permissions
 from indusagi_lsp.workspace.settings import merge_settings
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Host:
         self._memory: MemoryService | None = None
         self._search: SearchIndex | None = None
         self._host_tools: tuple[Tool, ...] = ()
+        self.permissions = Permissions(places.state, uri)
+        self.questions: dict[str, m.ApproveParams] = {}
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +254,11 @@ class Host:
         )
 
     def _tools(self) -> tuple[Tool, ...]:
-        return (*read_only_tools(self._guard), *self._own_tools())
+        """What the model may ask for; in the mode `readOnly`, and in a folder that is not trusted, only what reads."""
+        tools = (*read_only_tools(self._guard), *self._own_tools())
+        if self.trusted and self.settings.approvals != "readOnly":
+            return tools
+        return tuple(tool for tool in tools if tool.effects <= {Effect.READ})
 
     def _own_tools(self) -> tuple[Tool, ...]:
         """The tools that look into what is kept here; made once, since agents compare their tools."""
@@ -283,23 +290,39 @@ class Host:
     async def _spill(self, output: str) -> str:
         return await asyncio.to_thread(blobs.spill, output, self.blobs_dir)
 
-    async def _approve(self, request: ApprovalRequest) -> Decision:
-        if not self.trusted:
-            return "deny"
-        return await self._outlet.approve(
-            m.ApproveParams(
-                approval_id=request.id,
-                workspace=self.uri,
-                session_id=request.session_id,
-                run_id=request.run_id,
-                call_id=request.call_id,
-                tool=request.tool,
-                action=request.action,
-                size=len(request.action.encode("utf-8", "surrogatepass")),
-                sha256=request.sha256,
-                options=list(request.options),
-            )
+    async def _approve(self, request: ApprovalRequest) -> Verdict:
+        """Decide by the folder's trust, the mode and what was allowed before; else ask."""
+        mode = self.settings.approvals
+        if not self.trusted or mode == "readOnly":
+            return Verdict("deny", "untrusted" if not self.trusted else "mode")
+        if not request.afresh:
+            if mode == "acceptEdits" and request.effects == ("write",):
+                return Verdict("once", "mode")
+            if await asyncio.to_thread(self.permissions.allows, request.tool, request.action):
+                return Verdict("once", "permission")
+        decision = await self._ask(request)
+        if decision == "always" and not request.afresh:
+            await asyncio.to_thread(self.permissions.grant, request.tool, request.action, self.clock.now_ms())
+        return Verdict(decision)
+
+    async def _ask(self, request: ApprovalRequest) -> Decision:
+        question = m.ApproveParams(
+            approval_id=request.id,
+            workspace=self.uri,
+            session_id=request.session_id,
+            run_id=request.run_id,
+            call_id=request.call_id,
+            tool=request.tool,
+            action=request.action,
+            size=len(request.action.encode("utf-8", "surrogatepass")),
+            sha256=request.sha256,
+            options=list(request.options),
         )
+        self.questions[request.id] = question
+        try:
+            return await self._outlet.approve(question)
+        finally:
+            del self.questions[request.id]
 
     def read_file(self, uri: str) -> str:
         """A file that goes with a prompt: the editor's unsaved text, else what is on disk, past the path guard. Blocks.

@@ -49,6 +49,7 @@ async def snapshot(host: Host, params: m.SnapshotParams) -> m.SnapshotResult:
             for one in kept or ()
         ],
         gap=kept is None,
+        questions=[one for one in host.questions.values() if one.session_id == params.session_id],
     )
 
 

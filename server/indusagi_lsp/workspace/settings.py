@@ -40,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
         thinking: ask the model to show its reasoning.
         max_turns: model calls of one run.
         tool_seconds: time that one tool call may take.
+        approvals: `readOnly` gives the agent no tool that changes anything, `ask` asks before each, `acceptEdits` lets
+            it edit files of the workspace unasked; protected paths and commands are asked about all the same.
         compaction: when to condense by itself.
         watch: how changes by other programs are seen: `native`, `polling` (network folders), or `off`.
     """
@@ -48,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     thinking: bool = False
     max_turns: Annotated[int, Meta(ge=1, le=10_000)] = 100
     tool_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
+    approvals: Literal["readOnly", "ask", "acceptEdits"] = "ask"
     compaction: CompactionSettings = CompactionSettings()
     watch: Literal["native", "polling", "off"] = "native"
 

@@ -78,6 +78,7 @@ export class ApprovalDesk implements vscode.Disposable {
     const labels: Record<Decision, string> = {
       once: vscode.l10n.t('Allow once'),
       session: vscode.l10n.t('Allow for this session'),
+      always: vscode.l10n.t('Always allow in this folder'),
       deny: vscode.l10n.t('Deny'),
     };
     const show = vscode.l10n.t('Show');

@@ -14,7 +14,7 @@ import {
   tagged,
 } from './guards';
 
-export const isDecision = oneOf('once', 'session', 'deny');
+export const isDecision = oneOf('once', 'session', 'always', 'deny');
 export type Decision = Guarded<typeof isDecision>;
 
 const isFault = record({ kind: isString, message: isString, hint: optional(isString) });

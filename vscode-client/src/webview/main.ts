@@ -194,7 +194,12 @@ function drawApprovals(now: Head): void {
   approvals.replaceChildren(...now.approvals.map((card) => kept.get(card.approvalId) ?? approvalCard(card)));
 }
 
-const DECISIONS = { once: strings.allowOnce, session: strings.allowSession, deny: strings.deny };
+const DECISIONS = {
+  once: strings.allowOnce,
+  session: strings.allowSession,
+  always: strings.allowAlways,
+  deny: strings.deny,
+};
 
 function approvalCard(card: Head['approvals'][number]): HTMLElement {
   const { head: first, left, tail } = headAndTail(unmask(card.action), 2000);

@@ -42,6 +42,7 @@ export const strings = {
   queued: (mode: string) => (mode === 'steer' ? 'Will enter the run' : 'Waits for the run to end'),
   allowOnce: 'Allow once',
   allowSession: 'Allow for this session',
+  allowAlways: 'Always allow in this folder',
   deny: 'Deny',
   showAll: 'Show all of it',
   approval: (tool: string) => `Allow ${tool}?`,
