@@ -35,20 +35,14 @@ export WORKSPACE
 # --- development ------------------------------------------------------------------------------------------------------
 
 DEV_STAMP := $(STAMP)-dev
-NODE_STAMP := vscode-client/node_modules/.installed-$(shell cat vscode-client/package.json vscode-client/package-lock.json 2>/dev/null | cksum | cut -d' ' -f1)
-
-install-dev: $(DEV_STAMP) $(NODE_STAMP) ## install what tests and checks need, too
+install-dev: $(DEV_STAMP) ## install what tests and checks need, too
 
 $(DEV_STAMP): $(STAMP)
 	@echo "Installing the development tools …" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,embeddings,postgres,redis]' --group dev --group editors
 	@touch $(DEV_STAMP)
 
-$(NODE_STAMP): vscode-client/package.json vscode-client/package-lock.json
-	@cd vscode-client && npm ci --no-audit --no-fund --loglevel=error
-	@touch $(NODE_STAMP)
-
-test: install-dev check-python check-node ## every check and test there is
+test: install-dev check-python ## every check and test there is; those of the extension are among the tests
 	@$(BIN)/python -m pytest
 
 unit: install-dev ## the quick tests only
@@ -62,8 +56,14 @@ check-python: install-dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check-node: install-dev
-	@cd vscode-client && npm run --silent check && npm test --silent
+check-node: ## types, lint, format, unit tests and size of the extension
+	@node -e 'process.exit(process.versions.node.split(".")[0] < 20)' || { echo "Node 20 or newer is needed" >&2; exit 1; }
+	@node vscode-client/scripts/install.mjs
+	@node vscode-client/scripts/check.mjs
+
+vsix: ## make the installable extension, vscode-client/indusagi.vsix
+	@node vscode-client/scripts/install.mjs
+	@node vscode-client/scripts/package.mjs
 
 generate: install-dev ## write what is generated from the wire types: protocol.ts and docs/protocol.md
 	@$(BIN)/python tests/contract/regenerate.py
