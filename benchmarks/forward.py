@@ -42,20 +42,20 @@ def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measur
 
 
 def _forward(rounds: int, quick: bool) -> Measured:
-    count = 10_000 if quick else 30_000
+    count = 6_000 if quick else 30_000
     against_raw = ratios(lambda: _ours(_delta, count), lambda: _raw(count), rounds)
     found = ratios(lambda: _stock(_delta_data, count), lambda: _ours(_delta, count), rounds)
     return Measured.of("forward", found, f"{statistics.median(against_raw):.2f} times a raw write (goal: at most 4)")
 
 
 def _forward_stream(rounds: int, quick: bool) -> Measured:
-    count = 10_000 if quick else 30_000
+    count = 6_000 if quick else 30_000
     found = ratios(lambda: _stock(_delta_data, count), lambda: _ours_joined(count), rounds)
     return Measured.of("forward_stream", found, "deltas joined for 8 ms, as the hosts do")
 
 
 def _snapshot(rounds: int, quick: bool) -> Measured:
-    count = 400 if quick else 1500
+    count = 200 if quick else 1500
     event, data = _make_snapshot()
     size = len(json.dumps(data))
     found = ratios(lambda: _stock(lambda _: data, count), lambda: _ours(lambda _: event, count), rounds)
@@ -232,7 +232,7 @@ sys.stdout.write(repr(found))
 
 
 def _latency(rounds: int, quick: bool) -> Measured:
-    count = 60 if quick else 200
+    count = 40 if quick else 200
     found = [_latency_round(count) for _ in range(rounds)]
     micros = statistics.median(ours for _, ours in found) / 1000
     return Measured.of("latency", [ours / raw for raw, ours in found], f"median {micros:.0f} us at 100 events a second")
@@ -309,7 +309,7 @@ serve.Session(create_server(hosts_factory=Hosts), *serve.claim_stdio()).run()
 
 
 def _requests(rounds: int, quick: bool) -> Measured:
-    count = 150 if quick else 500
+    count = 100 if quick else 500
     stock, ours = _Server(STOCK_SERVER), _Server(OUR_SERVER)
     try:
         found = ratios(lambda: stock.cost(count), lambda: ours.cost(count), rounds)

@@ -42,7 +42,7 @@ def _startup(rounds: int) -> Measured:
     assert package is not None
     for folder in package.submodule_search_locations or []:
         compileall.compile_dir(folder, quiet=2)
-    _until_initialized(OURS, patience=3.0)
+    _until_initialized(OURS, patience=2.0)
     _until_initialized([sys.executable, "-c", BARE])
     found = ratios(lambda: start("ours", OURS), lambda: start("bare", [sys.executable, "-c", BARE]), rounds)
     ours, bare = (statistics.median(waited[name]) for name in ("ours", "bare"))

@@ -40,6 +40,10 @@ class Lifecycle(Protocol):
         """End the process."""
         ...
 
+    def announced(self, capabilities: Any) -> None:
+        """Note the client's capabilities, as decoded JSON."""
+        ...
+
     def cancel_progress(self, token: Any) -> None:
         """The client's cancel button."""
         ...
@@ -127,6 +131,8 @@ class Receiver:
                 "initialize: the params must be an object with capabilities.",
             )
             return
+        if method == "initialize" and isinstance(message["params"], dict):
+            self._lifecycle.announced(message["params"].get("capabilities"))
         try:
             self._protocol.dispatch(message)
         except JsonRpcInvalidParams as error:

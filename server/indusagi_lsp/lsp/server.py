@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
@@ -63,7 +62,7 @@ class IndusagiServer(LanguageServer):
         self._documents: dict[str, str] = {}
         self._when_idle: list[Callable[[], None]] = []
         self._log_level = logging.getLogger("indusagi_lsp").level
-        self.features = ClientFeatures()
+        self.features = self._announced = ClientFeatures()
 
     # --- the byte layer's side
     # ------------------------------------------------------------------------------------
@@ -108,6 +107,10 @@ class IndusagiServer(LanguageServer):
     # --- lifecycle
     # ------------------------------------------------------------------------------------------------
 
+    def announced(self, capabilities: Any) -> None:
+        """Take the client's capabilities as decoded JSON: to turn pygls' types back into it costs time at the start."""
+        self._announced = ClientFeatures.of(capabilities)
+
     def initialized_with(self, params: types.InitializeParams) -> None:
         """Take what `initialize` said."""
         options = _options(params.initialization_options)
@@ -115,8 +118,7 @@ class IndusagiServer(LanguageServer):
             logger.error("a client without the right token was turned away")
             self._control.stop(1)
             return
-        capabilities = orjson.loads(orjson.dumps(self.protocol._converter.unstructure(params.capabilities)))
-        self.features = self.outlet.features = ClientFeatures.of(capabilities)
+        self.features = self.outlet.features = self._announced
         self.board.want(self.features.progress and not self.features.events)
         folders = folders_of(params.workspace_folders, params.root_uri, params.root_path)
         settings = {name: value for name, value in options.items() if name not in ("token", "trusted")}
