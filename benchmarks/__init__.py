@@ -10,7 +10,7 @@ A module takes part when `benchmarks/__main__.py` names it in `MODULES` and it h
         the benchmarks that it offers.
     run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[harness.Measured]
         runs those of `names` (a subset of NAMES, in that order) and yields one result for each as it is ready.
-        `quick`: at most a few seconds for each name. `data`: the user's own data set, for retrieval and probe benchmarks.
+        `quick`: at most a few seconds for each name. `data`: the user's own data set, for retrieval and probes.
 
 `harness.Measured(name, value, low, high, note)` is one result; the goal and its direction stand in `goals.toml` under
 the same name, so that they are in one place. `harness.ratios(ours, baseline, rounds)` alternates the two sides and
