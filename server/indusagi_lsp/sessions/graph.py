@@ -107,6 +107,11 @@ class SessionGraph:
         """
         return self._nodes([self._at(node)])[0]
 
+    def turn(self, node: str | None) -> Turn | None:
+        """A node's turn if it is in memory; reads nothing."""
+        found = self._cache.get(self._index.get(node, ROOT)) if node is not None else None
+        return None if found is None else found[0]
+
     def find(self, node: str) -> Node | None:
         """One node, None if there is none of that id."""
         return self.node(node) if node in self._index else None
@@ -248,27 +253,29 @@ class SessionGraph:
         Raises:
             ValueError: the turn is none, or is nested too deep to be written.
         """
-        content = as_turn(turn)
         when = self._clock.now_ms() if created_at is None else created_at
-        return self.put(self.leaf, content, when, text=node_text(self.leaf, turn, when))
+        text = node_text(self.leaf, turn, when)
+        node = Node(id_of(text), self.leaf, as_turn(turn), when)
+        self.put(node, len(text))
+        return node
 
-    def put(self, parent: str | None, turn: Turn, created_at: int, *, text: bytes) -> Node:
-        """Put the node with the canonical text `text` into the graph, unless it is there, and make it the live leaf."""
-        node_id = id_of(text)
-        at = self._index.get(node_id)
-        if at is None:
-            at = self._add(node_id, parent, IN_MEMORY, len(text), verified=True)
-            self._cache[at] = (turn, created_at)
-        self._leaf = at
-        return Node(node_id, parent, turn, created_at)
+    def put(self, node: Node, size: int) -> bool:
+        """Take a node under the id that it has, unless it is there, and make it the live leaf.
 
-    def take(self, node: Node, size: int) -> None:
-        """Take a node with its id as it is, unless it is there, and make it the live leaf; `size` is that of its text."""
+        Args:
+            node: the node.
+            size: the length of its text, in bytes.
+
+        Returns:
+            Whether it is new.
+        """
         at = self._index.get(node.id)
+        fresh = at is None
         if at is None:
             at = self._add(node.id, node.parent, IN_MEMORY, size, verified=node.verified)
             self._cache[at] = (node.turn, node.created_at)
         self._leaf = at
+        return fresh
 
     def become(self, other: SessionGraph) -> None:
         """Take the place of another graph, which is not to be used any more. Those who hold this one see its nodes."""

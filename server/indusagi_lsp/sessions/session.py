@@ -187,20 +187,26 @@ class Session:
             PersistenceFault: the disk refused. The turns are in the graph, and are written with the next append.
             SessionNotFound: the session was deleted meanwhile.
         """
-        contents = [as_turn(turn) for turn in turns]
-        if any(turn.role == ASSISTANT and not turn.blocks for turn in contents):
-            raise InvalidInput("An assistant's turn without blocks is never stored.")
-        answers = self._answers() if contents and contents[0].role != TOOL else []
-        timed = [(turn, self._store.clock.now_ms()) for turn in (*answers, *contents)]
-        nodes = self._add_all(timed)[len(answers) :]
-        if nodes:
-            self._own_leaf = nodes[-1].id
-            self._enqueue_head(why)
+        nodes = self._enqueue_turns(turns, why)
         await self.flush()
         if durable:
             await self.sync()
         elif self._log.unsynced_bytes > _BACKGROUND_SYNC:
             self._sync_in_background()
+        return nodes
+
+    def append_now(self, turns: Iterable[TurnLike], *, why: str = "append") -> list[Node]:
+        """As `append`, but blocking, for callers that have no event loop to keep free.
+
+        Raises:
+            InvalidState: an asynchronous operation on the session is under way.
+            FileChanged: the file was replaced; only the asynchronous way deals with that.
+        """
+        if self._io.locked():
+            raise InvalidState("The session is being written already.")
+        nodes = self._enqueue_turns(turns, why)
+        lines = list(self._queue)
+        self._note_written(lines, self._log.append(b"".join([line.data for line in lines])))
         return nodes
 
     async def move_head(self, leaf: str | None, why: str) -> None:
@@ -397,7 +403,7 @@ class Session:
         self._own = own
         for node in nodes:
             text = node_text(node.parent, node.turn, node.created_at)
-            self.graph.take(node, len(text))
+            self.graph.put(node, len(text))
             self._queue.append(_Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
         self._enqueue_head("fork")
 
@@ -476,38 +482,54 @@ class Session:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _enqueue_turns(self, turns: Iterable[TurnLike], why: str) -> list[Node]:
+        contents = [as_turn(turn) for turn in turns]
+        if any(turn.role == ASSISTANT and not turn.blocks for turn in contents):
+            raise InvalidInput("An assistant's turn without blocks is never stored.")
+        answers = self._answers() if contents and contents[0].role != TOOL else []
+        timed = [(turn, self._store.clock.now_ms()) for turn in (*answers, *contents)]
+        nodes = self._add_all(timed)[len(answers) :]
+        if nodes:
+            self._own_leaf = nodes[-1].id
+            self._enqueue_head(why)
+        return nodes
+
     def _add(self, turn: Turn, created_at: int) -> Node:
         return self._add_all([(turn, created_at)])[0]
 
     def _add_all(self, turns: Sequence[tuple[Turn, int]]) -> list[Node]:
         """Put turns under the live leaf and queue their lines; all of them, or none if one cannot be written."""
         parent = self.graph.leaf
-        made: list[tuple[str | None, Turn, int, bytes]] = []
+        made: list[tuple[Node, bytes]] = []
         for turn, created_at in turns:
             try:
                 text = node_text(parent, turn, created_at)
             except (ValueError, TypeError) as error:
                 message = f"A turn cannot be stored: {error}."
                 raise InvalidInput(message) from error
-            made.append((parent, turn, created_at, text))
-            parent = id_of(text)
+            node_id = id_of(text)
+            made.append((Node(node_id, parent, turn, created_at), text))
+            parent = node_id
 
-        nodes: list[Node] = []
-        for above, turn, created_at, text in made:
-            count = len(self.graph)
-            node = self.graph.put(above, turn, created_at, text=text)
-            if len(self.graph) > count:
-                self._queue.append(_Line(node_line(node.id, text, turn, above, created_at), node.id))
-            nodes.append(node)
-        return nodes
+        graph, queue = self.graph, self._queue
+        for node, text in made:
+            if graph.put(node, len(text)):
+                line = node_line(node.id, text, node.turn, node.parent, node.created_at)
+                queue.append(_Line(line, node.id))
+        return [node for node, _ in made]
 
     def _answers(self) -> list[Turn]:
         """What answers the calls at the end of the live path that have no result; empty if all have one."""
-        if self.graph.leaf is None:
+        if self.graph.leaf is None or not self._may_wait():
             return []
         tail = self.graph.tail_ids(self.graph.leaf, TOOL)
         answers = open_answers([self.graph.node(node).turn for node in tail], self._started(tail))
         return [] if answers is None else [answers]
+
+    def _may_wait(self) -> bool:
+        """Whether the live leaf is a turn of calls, or of results, so that some call may have no result."""
+        last = self.graph.turn(self.graph.leaf)
+        return last is None or last.role == TOOL or bool(last.tool_calls)
 
     def _enqueue(self, record: dict[str, Any]) -> None:
         try:
@@ -632,7 +654,7 @@ class Session:
             if node.id in state.graph:
                 continue
             text = node_text(node.parent, node.turn, node.created_at)
-            state.graph.put(node.parent, node.turn, node.created_at, text=text)
+            state.graph.put(node, len(text))
             if node.id not in queued:
                 lines.append(_Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
         leaf = self.graph.leaf

@@ -122,7 +122,7 @@ class SessionState:
         self.updated_at = 0
         self.head: str | None = None
         self._origins: dict[str, str] = {}
-        self._macs: dict[str, set[str]] = {}
+        self._macs: dict[str, tuple[str, ...]] = {}
         self._late: list[tuple[int, Head]] = []
         self._order = 0
         self._applied = -1
@@ -221,7 +221,7 @@ class SessionState:
         order = self._order
         self._order += 1
         if head.mac is not None:
-            self._macs.setdefault(head.leaf or "", set()).add(head.mac)
+            self._note_mac(head.leaf, head.mac)
         if head.leaf is not None and head.leaf not in self.graph:
             self._late.append((order, head))
             return
@@ -272,13 +272,18 @@ class SessionState:
     def note_head(self, leaf: str | None, mac: str | None) -> None:
         """Take in a head that we wrote ourselves."""
         if mac is not None:
-            self._macs.setdefault(leaf or "", set()).add(mac)
+            self._note_mac(leaf, mac)
         self._order += 1
         self._applied = self._order
         self._headless = False
         self._late.clear()
         self.head = leaf
         self._head_at = len(self.graph)
+
+    def _note_mac(self, leaf: str | None, mac: str) -> None:
+        known = self._macs.get(leaf or "", ())
+        if mac not in known:
+            self._macs[leaf or ""] = (*known, mac)
 
     def signed(self, leaf: str | None) -> bool:
         """Whether this user put a head on that leaf."""

@@ -207,7 +207,10 @@ class SessionStore:
 
     def head_line(self, session_id: str, leaf: str | None, why: str, *, sign: bool) -> tuple[bytes, str | None]:
         """A head record as a line, and its mac if it is signed."""
-        leaf_text = b"null" if leaf is None else jsontext.dumps(leaf)
+        if leaf is None:
+            leaf_text = b"null"
+        else:
+            leaf_text = b'"%b"' % leaf.encode() if leaf.isalnum() and leaf.isascii() else jsontext.dumps(leaf)
         mac = self.signer.mac(session_id, leaf) if sign and self.signer is not None else None
         end = b"" if mac is None else b',"mac":"%b"' % mac.encode()
         line = b'{"type":"head","leaf":%b,"at":%d,"by":"%b","why":"%b"%b}\n' % (

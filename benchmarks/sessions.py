@@ -1,0 +1,182 @@
+"""Opening, appending and listing sessions, against the plain system calls that the work comes down to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Measured, cpu, ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from indusagi_lsp.contract.turns import Turn
+
+NAMES = ("resume", "open", "open_verified", "append", "list")
+_KEY = b"b" * 32
+
+
+def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measured]:
+    """Run those of `names`; see the package."""
+    del data
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, ".indusagi", "sessions")
+        root.mkdir(parents=True)
+        if set(names) & {"resume", "open", "open_verified"}:
+            yield from _reading(names, root, quick)
+        if "append" in names:
+            yield _append(root, 400 if quick else 2_000, rounds=7 if quick else 11)
+        if "list" in names:
+            yield _listing(Path(folder, "many"), 5_000, rounds=7 if quick else 15)
+
+
+def turns(count: int, seed: int = 7) -> Iterator[Turn]:
+    """70 % short text, 25 % of 2 to 8 KB, 5 % of 50 KB."""
+    from indusagi_lsp.contract.turns import TextBlock, Turn
+
+    dice = random.Random(seed)
+    text = "".join(dice.choices('abcdefghijklmnopqrstuvwxyz    \n"é', k=60_000))
+    for number in range(count):
+        share = dice.random()
+        size = dice.randint(50, 300) if share < 0.7 else dice.randint(2_000, 8_000) if share < 0.95 else 50_000
+        start = dice.randrange(8_000)
+        yield Turn("user" if number % 2 == 0 else "assistant", (TextBlock(text[start : start + size]),))
+
+
+def write_log(path: Path, count: int, *, seed: int = 7) -> None:
+    """A session file of `count` nodes, each with its head, as our own appends leave it."""
+    from indusagi_lsp.sessions import Signer
+    from indusagi_lsp.sessions.nodes import id_of, node_line, node_text
+
+    signer = Signer(_KEY)
+    parent: str | None = None
+    with path.open("wb") as file:
+        file.write(b'{"type":"session","schema":1,"id":"%b","cwd":"file:///w","createdAt":1}\n' % path.stem.encode())
+        for at, turn in enumerate(turns(count, seed)):
+            text = node_text(parent, turn, at)
+            node = id_of(text)
+            mac = signer.mac(path.stem, node).encode()
+            file.write(node_line(node, text, turn, parent, at))
+            head = b'{"type":"head","leaf":"%b","at":%d,"by":"%b","why":"append","mac":"%b"}\n'
+            file.write(head % (node.encode(), at, b"w" * 32, mac))
+            parent = node
+
+
+def _reading(names: Sequence[str], root: Path, quick: bool) -> Iterator[Measured]:
+    from indusagi_lsp.contract.clock import SystemClock
+    from indusagi_lsp.sessions import Signer
+    from indusagi_lsp.sessions.state import FileSource, SessionState, load
+    from indusagi_lsp.sessions.tail import read_page
+
+    small, large = root / "small.jsonl", root / "large.jsonl"
+    count = 20_000 if quick else 100_000
+    write_log(small, 1_000)
+    write_log(large, count)
+    rounds = 5 if quick else 9
+    size = large.stat().st_size / 1e6
+
+    def fresh(path: Path) -> SessionState:
+        return SessionState(path.stem, clock=SystemClock(), signer=Signer(_KEY))
+
+    def page(path: Path) -> float:
+        return cpu(lambda: [read_page(str(path), 200, lambda: fresh(path)) for _ in range(10)])
+
+    def opened(*, verify: bool) -> float:
+        def work() -> None:
+            state = fresh(large)
+            load(state, str(large), verify=verify)
+            assert len(state.graph) == count
+            assert state.trusts(state.graph.leaf)
+            assert isinstance(state.graph.source, FileSource)
+            state.graph.source.close()
+
+        return cpu(work)
+
+    def read() -> float:
+        return cpu(large.read_bytes)
+
+    what = f"{count} nodes, {size:.0f} MB"
+    if "resume" in names:
+        found = ratios(lambda: page(large), lambda: page(small), rounds)
+        yield Measured.of("resume", found, f"the newest 200 turns of {what}, over those of 1,000 nodes")
+    if "open" in names:
+        found = ratios(lambda: opened(verify=False), read, rounds)
+        yield Measured.of("open", found, f"the whole index of {what}, over a plain read")
+    if "open_verified" in names:
+        found = ratios(lambda: opened(verify=True), read, rounds)
+        yield Measured.of("open_verified", found, f"the same with every hash checked: {what}")
+
+
+def _append(root: Path, count: int, rounds: int) -> Measured:
+    """What the log does for each append, against encoding, hashing and writing the same turns, and nothing else."""
+    import orjson
+
+    from indusagi_lsp.contract.turns import turn_to_json
+    from indusagi_lsp.sessions import SessionStore, Signer
+
+    said = list(turns(count))
+    numbers = iter(range(1_000_000))
+    store = SessionStore(root, signer=Signer(_KEY))
+
+    def ours() -> float:
+        session = asyncio.run(store.create(cwd="file:///w", session_id=f"a{next(numbers)}"))
+        return cpu(lambda: [session.append_now([turn]) for turn in said])
+
+    def plain() -> float:
+        fd = os.open(root / f"plain{next(numbers)}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+        def work() -> None:
+            for turn in said:
+                line = orjson.dumps({"type": "node", "node": turn_to_json(turn)}) + b"\n"
+                sha256(line).hexdigest()
+                os.write(fd, line)
+
+        spent = cpu(work)
+        os.close(fd)
+        return spent
+
+    found = ratios(ours, plain, rounds)
+    each = statistics.median(ours() for _ in range(3)) / count * 1e6
+    return Measured.of("append", found, f"{each:.0f} us each: lock, look for news, node and signed head in one write")
+
+
+def _listing(root: Path, count: int, rounds: int) -> Measured:
+    from indusagi_lsp.sessions import SessionStore, Signer
+
+    root.mkdir()
+    write_log(root / "model.jsonl", 4)
+    model = (root / "model.jsonl").read_bytes()
+    for number in range(count - 1):
+        (root / f"session-{number}.jsonl").write_bytes(model)
+    with asyncio.Runner() as runner:
+        store = SessionStore(root, signer=Signer(_KEY))
+        cold = cpu(lambda: runner.run(store.summaries()))
+
+        def warm() -> float:
+            return cpu(lambda: runner.run(store.summaries()))
+
+        def changed() -> float:
+            for number in range(0, count - 1, 100):
+                with (root / f"session-{number}.jsonl").open("ab") as file:
+                    file.write(b'{"type":"label","node":"x","name":"y"}\n')
+            return warm()
+
+        def scan() -> float:
+            def work() -> None:
+                with os.scandir(root) as entries:
+                    for entry in entries:
+                        entry.stat(follow_symlinks=False)
+
+            return cpu(work)
+
+        warm()
+        found = ratios(warm, scan, rounds)
+        some = statistics.median(ratios(changed, scan, 5))
+    note = f"{count} sessions, nothing changed, over scandir and stat; 1 % changed: {some:.1f}; cold {cold:.1f} s"
+    return Measured.of("list", found, note)
