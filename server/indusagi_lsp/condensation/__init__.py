@@ -24,7 +24,7 @@ from indusagi_lsp.condensation.estimate import (
 )
 from indusagi_lsp.condensation.guard import ProgressGuard, check_fixed
 from indusagi_lsp.condensation.ledger import Ledger, collect
-from indusagi_lsp.condensation.masking import Reduction, reduce_turns
+from indusagi_lsp.condensation.masking import Masking, Reduction, mask_old, reduce_turns
 from indusagi_lsp.condensation.meter import ContextMeter, should_compact, tail_budget
 from indusagi_lsp.condensation.policy import DEFAULT_POLICY, CompactionPolicy, window_of
 
@@ -39,6 +39,7 @@ __all__ = [
     "LLMConversation",
     "LLMMessage",
     "Ledger",
+    "Masking",
     "ProgressGuard",
     "Reduction",
     "check_fixed",
@@ -52,6 +53,7 @@ __all__ = [
     "estimate_turn_tokens",
     "find_cut_point",
     "is_summary",
+    "mask_old",
     "plan_cut",
     "reduce_turns",
     "should_compact",

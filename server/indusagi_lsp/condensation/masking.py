@@ -89,6 +89,56 @@ def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_00
     return Reduction(tuple(state), total, changed)
 
 
+class Masking(msgspec.Struct, frozen=True):
+    """A history in which old heavy blocks are masked, and nothing is dropped.
+
+    Attributes:
+        start: the first turn that is not as it was; what is before it stays.
+        turns: the turns from `start` on, as many as before.
+        before: tokens of the whole history before, by the plain estimate.
+        after: tokens after.
+        changed: how many blocks were masked.
+    """
+
+    start: int
+    turns: tuple[Turn, ...]
+    before: int
+    after: int
+    changed: int
+
+
+def mask_old(turns: Sequence[Turn], target: int, *, keep_recent: int, result_chars: int = 2_000) -> Masking | None:
+    """Mask old tool results and large arguments, then old images and thinking: the reduction that loses no turn.
+
+    Args:
+        turns: the history.
+        target: tokens that it may take.
+        keep_recent: how many of the last turns stay as they are.
+        result_chars: what stays of a tool's result, in characters.
+
+    Returns:
+        The outcome, or None where that alone does not reach the target.
+    """
+    state = list(turns)
+    before = total = sum(map(estimate_turn_tokens, state))
+    last_said = next((at for at in range(len(state) - 1, -1, -1) if said_by_user(state[at])), -1)
+    old = [at for at in range(max(len(state) - keep_recent, 0)) if at != last_said]
+    changed = 0
+    for change in (lambda block: _mask(block, result_chars), _drop_heavy):
+        for at in old:
+            if total <= target:
+                break
+            turn, touched = _apply(state[at], change)
+            if touched:
+                total += estimate_turn_tokens(turn) - estimate_turn_tokens(state[at])
+                changed += touched
+                state[at] = turn
+    if total > target or not changed:
+        return None
+    start = next(at for at, turn in enumerate(state) if turn is not turns[at])
+    return Masking(start, tuple(state[start:]), before, total, changed)
+
+
 def _apply(turn: Turn, change: _Change) -> tuple[Turn, int]:
     """The turn with `change` on every block, and how many blocks that touched; never a turn without blocks."""
     blocks: list[Block] = []

@@ -6,6 +6,7 @@ the rule of two attempts, the preview and its token, and the events.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -18,6 +19,8 @@ from indusagi_lsp.condensation import (
     ProgressGuard,
     check_fixed,
     condense,
+    mask_old,
+    window_of,
 )
 from indusagi_lsp.conductor.config import AgentConfig
 from indusagi_lsp.conductor.cost import CostTracker
@@ -29,6 +32,9 @@ from indusagi_lsp.contract.models import ModelCard, ModelInvoker, ToolSpec, Usag
 from indusagi_lsp.contract.turns import Turn
 
 SetPhase: TypeAlias = Callable[[Phase], None]
+
+ROOM_AFTER_MASKING = 0.6
+"""Masking counts only if it frees this much of the trigger; else it would be done again at every call."""
 
 STALE = "The conversation has moved on since this preview was made."
 
@@ -189,6 +195,8 @@ class Condenser:
     async def _automatically(self, policy: CompactionPolicy, trigger: CondenseTrigger, set_phase: SetPhase) -> bool:
         set_phase("condensing")
         self._publish(CondenseStarted(trigger))
+        if await self._mask(policy, trigger):
+            return True
         try:
             self._guard.attempt()
             made = await self._make(policy, CondenseRequest())
@@ -203,6 +211,32 @@ class Condenser:
             return False
         await self._store(made, trigger)
         return True
+
+    async def _mask(self, policy: CompactionPolicy, trigger: CondenseTrigger) -> bool:
+        """The gentle step first: mask what is old and heavy, and drop no turn, where that is enough for a while."""
+        entries = self._history.entries()
+        room = policy.trigger_ratio * window_of(self.card) * ROOM_AFTER_MASKING - self._meter.fixed
+        masking = await asyncio.to_thread(
+            mask_old,
+            [entry.turn for entry in entries],
+            int(room / self._meter.scale),
+            keep_recent=policy.keep_recent,
+            result_chars=policy.tool_result_chars,
+        )
+        if masking is None:
+            return False
+        await uninterrupted(self._history.mask(masking, trigger))
+        self._start_anew()
+        text = f"{masking.changed} old tool results, arguments or images were masked; nothing was dropped."
+        self._publish(CondenseFinished(masking.before, masking.after, 0, None, text))
+        return True
+
+    def _start_anew(self) -> None:
+        """The path was replaced, so previews of the old one and what was measured of it are void."""
+        self._previews.clear()
+        self._seen = ()
+        self._meter.reset(())
+        self._measure()
 
     async def _make(self, policy: CompactionPolicy, request: CondenseRequest) -> Condensation:
         entries = self._history.entries()
@@ -223,10 +257,7 @@ class Condenser:
 
     async def _store(self, made: Condensation, trigger: CondenseTrigger) -> CondenseOutcome:
         summary = await uninterrupted(self._history.condense(made, trigger))
-        self._previews.clear()
-        self._seen = ()
-        self._meter.reset(())
-        self._measure()
+        self._start_anew()
         self._finish(made, None, summary)
         return CondenseOutcome(
             condensed=True,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from indusagi_lsp.condensation import Condensation
+from indusagi_lsp.condensation import Condensation, Masking
 from indusagi_lsp.contract.approvals import ApprovalRequest, Verdict
 from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import InvalidState
@@ -80,6 +80,10 @@ class History(Protocol):
 
     async def condense(self, made: Condensation, trigger: CondenseTrigger) -> str:
         """Go on from the summary with the kept turns copied under it; the summary's node id."""
+        ...
+
+    async def mask(self, masking: Masking, trigger: CondenseTrigger) -> None:
+        """Go on with a copy of the path's end in which old heavy blocks are masked."""
         ...
 
     async def undo_condense(self) -> str:
@@ -203,6 +207,20 @@ class StoredHistory:
         )
         return str(record["summary"])
 
+    async def mask(self, masking: Masking, trigger: CondenseTrigger) -> None:
+        """Write the masked copies, the head and the record that ties the lines together."""
+        entries = self.entries()
+        await self.session.mask(
+            len([entry for entry in entries[: masking.start] if entry.node is not None]),
+            [
+                (turn, entry.created_at, entry.node)
+                for turn, entry in zip(masking.turns, entries[masking.start :], strict=True)
+            ],
+            trigger=trigger,
+            before=masking.before,
+            after=masking.after,
+        )
+
     async def undo_condense(self) -> str:
         """Write a head that names the old leaf."""
         return await self.session.undo_condense()
@@ -280,6 +298,18 @@ class MemoryHistory:
         if old_leaf is not None:
             self._condensed[summary.id] = old_leaf
         return summary.id
+
+    async def mask(self, masking: Masking, trigger: CondenseTrigger) -> None:
+        """Go on with the masked copies."""
+        entries = self.entries()
+        old_leaf = self.leaf
+        self.graph.branch_from(next((e.node for e in reversed(entries[: masking.start]) if e.node), None))
+        copies = [
+            self.graph.append(turn, created_at=entry.created_at).id
+            for turn, entry in zip(masking.turns, entries[masking.start :], strict=True)
+        ]
+        if old_leaf is not None:
+            self._condensed[copies[0]] = old_leaf
 
     async def undo_condense(self) -> str:
         """Go back to the line that the last summary on the path was made from."""

@@ -300,6 +300,47 @@ class Session:
         await self.flush()
         return record
 
+    async def mask(
+        self,
+        start: int,
+        kept: Sequence[tuple[Turn, float, str | None]],
+        *,
+        trigger: CondenseTrigger,
+        before: int,
+        after: int,
+    ) -> None:
+        """Begin a new line of history that differs from the live one only from `start` on: some blocks are masked.
+
+        Args:
+            start: how many turns of the live path stay as they are.
+            kept: the others, as (turn, createdAt, id of the node that it is a copy of).
+            trigger: who asked for it.
+            before: tokens before.
+            after: tokens after.
+
+        Raises:
+            PersistenceFault: as `append`.
+        """
+        old = self.graph.leaf
+        path = self.graph.ids_to(old)
+        self.graph.branch_from(path[start - 1] if start else None)
+        added = [(self._add(turn, int(created_at)).id, original) for turn, created_at, original in kept]
+        record: dict[str, Any] = {
+            "type": "condense",
+            "summary": added[0][0],
+            "from": old,
+            "cut": path[start] if start < len(path) else None,
+            "copies": {copy: original for copy, original in added if original is not None},
+            "trigger": trigger,
+            "before": before,
+            "after": after,
+            "masked": True,
+        }
+        self._own_leaf = self.graph.leaf
+        self._enqueue_head("condense")
+        self._enqueue(record)
+        await self.flush()
+
     async def undo_condense(self) -> str:
         """Take the last condensation of the live path back: the live leaf is what it was before.
 

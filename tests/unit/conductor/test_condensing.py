@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,10 @@ from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy
 from indusagi_lsp.conductor import CondenseRequest
 from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState
 from indusagi_lsp.contract.models import ModelCard, Usage
-from support.scripted import Reply, ScriptedModel
-from unit.conductor.rig import Rig
+from indusagi_lsp.contract.turns import unanswered_calls
+from indusagi_lsp.sessions import SessionStore
+from support.scripted import Reply, ScriptedModel, call
+from unit.conductor.rig import EchoTool, Rig
 
 # A model without tools does not write summaries, so every word of the condensation is code's.
 CARD = ModelCard("scripted:test", "scripted", "test", window=2_000, max_output=500, tools=False, local=True)
@@ -170,3 +173,41 @@ async def test_a_summary_by_a_model_is_counted_apart() -> None:
     assert done.condensed
     spent = rig.agent.costs.by_provider_and_purpose
     assert spent["scripted", "summarizer"].usage.input >= 100
+
+
+async def reading(rig: Rig, times: int) -> None:
+    """A history whose weight is in old tool results."""
+    for number in range(times):
+        await rig.agent.submit(f"read {number}")
+
+
+async def test_old_results_are_masked_before_anything_is_dropped(tmp_path: Path) -> None:
+    card = ModelCard("scripted:test", "scripted", "test", window=40_000, max_output=500)
+    big = "line of output\n" * 1_500
+    replies = [reply for number in range(8) for reply in (Reply(calls=(call("echo", text=f"{number} {big}"),)), "seen")]
+    rig = Rig(
+        ScriptedModel(replies, card=card),
+        store=SessionStore(tmp_path),
+        tools=(EchoTool(),),
+        compaction=CompactionPolicy(0.8, 4),
+    )
+    await reading(rig, 8)
+
+    finished = rig.of("condense_finished")
+    assert finished
+    assert all(event.cut == 0 and "masked" in event.reason for event in finished)
+    messages = rig.agent.snapshot().messages
+    assert [turn.role for turn in messages].count("user") == 8
+    first, last = messages[2].tool_results[0], messages[-2].tool_results[0]
+    assert "left out here" in first.output
+    assert "left out here" not in last.output
+    assert not unanswered_calls(messages)
+
+    session = rig.agent.session
+    assert session is not None
+    whole = [session.graph.node(node).turn for node in session.graph.ids]
+    assert any(result.output.count("line of output") == 1_500 for turn in whole for result in turn.tool_results)
+    for _ in finished:
+        await rig.agent.undo_condense()
+    assert rig.agent.snapshot().messages[2].tool_results[0].output.count("line of output") == 1_500
+    await session.close()
