@@ -18,6 +18,7 @@ from indusagi_lsp.sessions.store import SessionStore
 from indusagi_lsp.sessions.summaries import SessionSummary
 from indusagi_lsp.sessions.tail import Page
 from indusagi_lsp.sessions.view import answered, model_view
+from indusagi_lsp.sessions.watch import SessionWatcher
 
 __all__ = [
     "Change",
@@ -32,6 +33,7 @@ __all__ = [
     "SessionMeta",
     "SessionStore",
     "SessionSummary",
+    "SessionWatcher",
     "Signer",
     "answered",
     "check_session_id",

@@ -226,6 +226,14 @@ class SessionStore:
         """An empty state for a session."""
         return SessionState(session_id, clock=self.clock, signer=self.signer)
 
+    def open_sessions(self, session_id: str) -> list[Session]:
+        """The sessions of that id that are open here."""
+        return [session for session in self._open if session.id == session_id]
+
+    def open_ids(self) -> set[str]:
+        """The ids of the sessions that are open here."""
+        return {session.id for session in self._open}
+
     def forget(self, session: Session) -> None:
         """A session was closed."""
         self._open.discard(session)
