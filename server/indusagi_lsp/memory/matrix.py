@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from indusagi_lsp.memory.index import load_numpy, unit_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -73,7 +73,7 @@ class Matrix:
     def nearest(
         self,
         vector: Sequence[float],
-        groups: Sequence[int],
+        groups: Collection[int] | None,
         first: int,
         lexical: Mapping[int, float] | None = None,
         weight: float = 1.0,
@@ -84,7 +84,7 @@ class Matrix:
 
         Args:
             vector: as long as the rows.
-            groups: the groups to look into.
+            groups: the groups to look into; None for all.
             first: the size of the first portion.
             lexical: scores by number, also of what has no row here; all of them are of these groups.
             weight: how much the cosine counts.
@@ -104,8 +104,8 @@ class Matrix:
             bare = [number for number in lexical if number not in self._place]
             ids = numpy.concatenate((ids, numpy.asarray(bare, numpy.int64)))
             scores = numpy.concatenate((scores, numpy.asarray([lexical[number] for number in bare])))
-        mask = numpy.isin(self._groups[: self._end], groups)
-        if not mask.all():
+        if groups is not None:
+            mask = numpy.isin(self._groups[: self._end], list(groups))
             scores[: self._end][~mask] = -numpy.inf
         ceiling, size = numpy.inf, max(first, 1)
         while True:

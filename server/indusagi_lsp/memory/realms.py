@@ -10,7 +10,8 @@ from indusagi_lsp.memory.entry import MemoryEntry, newest_first
 from indusagi_lsp.memory.index import MemoryIndex
 from indusagi_lsp.memory.lexical import LexicalIndex, Question, rank
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
-from indusagi_lsp.memory.store import BaseStore, by_score, fuse
+from indusagi_lsp.memory.scoring import by_score, fuse
+from indusagi_lsp.memory.store import BaseStore
 from indusagi_lsp.memory.text import index_terms
 
 if TYPE_CHECKING:

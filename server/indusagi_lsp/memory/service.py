@@ -22,7 +22,8 @@ from indusagi_lsp.memory.entry import (
     utc_now,
 )
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
-from indusagi_lsp.memory.store import BaseStore, Entries, EntryNotFound, Hits, by_score
+from indusagi_lsp.memory.scoring import by_score
+from indusagi_lsp.memory.store import BaseStore, Entries, EntryNotFound, Hits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,13 +28,14 @@ from indusagi_lsp.memory.entry import (
 from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import K1, B, Question, Statistics, best_score, relative_score
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
+from indusagi_lsp.memory.scoring import fuse
 from indusagi_lsp.memory.sqlite_schema import connect, faults, words_outdated
-from indusagi_lsp.memory.store import BaseStore, Change, by_score, fuse
+from indusagi_lsp.memory.store import BaseStore, Change
 from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, plain_text
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from indusagi_lsp.memory.matrix import Matrix
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _WEIGHTS = {"own": OWN_WEIGHT, "near": NEAR_WEIGHT, "split": SPLIT_WEIGHT}
 _ORDER = "ORDER BY e.created DESC, e.identifier, e.breadth"
 _ROW = "SELECT e.id, e.record, v.data, e.realm FROM entries e LEFT JOIN vectors v ON v.entry = e.id"
+_PAGE = 16
+"""How many entries are decoded at once while hits are being collected."""
+
 _BATCH = 500
 """How many entries are fetched at once by their numbers."""
 
@@ -67,6 +71,12 @@ class _Sizes:
 
     def number(self, realm: str) -> int:
         return self.numbers.setdefault(realm, len(self.numbers))
+
+    def confined_to(self, realms: Sequence[str]) -> frozenset[int] | None:
+        """The numbers of some realms; None where those are all that there are, so that nothing need be looked at."""
+        if self.numbers.keys() <= set(realms):
+            return None
+        return frozenset(self.numbers[realm] for realm in realms if realm in self.numbers)
 
 
 class SqliteMemoryStore(BaseStore):
@@ -94,6 +104,12 @@ class SqliteMemoryStore(BaseStore):
                 self._connection.close()
             self._connection = None
             self._forget_derived()
+
+    @contextlib.contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Make many changes one transaction: all of them are kept, or none, and the disk is waited for once."""
+        with self._writing():
+            yield
 
     # --- primitives -------------------------------------------------------------------------------------------------
 
@@ -182,8 +198,7 @@ class SqliteMemoryStore(BaseStore):
             if connection is None or limit == 0:
                 return []
             raw, best = self._raw_scores(connection, Question.of(index_terms(query.text or "")), realms)
-            scores = ((relative_score(score, best), row) for row, score in raw.items())
-            return self._best(connection, scores, query, realms, limit, "lexical")
+            return self._best(connection, raw, best, query, realms, limit)
 
     def _semantic(
         self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
@@ -194,15 +209,16 @@ class SqliteMemoryStore(BaseStore):
                 return []
             matrix = self._matrix(connection, embedder, len(vector))
             sizes = self._current_sizes(connection)
-            groups = [sizes.number(realm) for realm in realms]
+            groups = sizes.confined_to(realms)
             hits: list[ScoredEntry] = []
             for portion in matrix.nearest(vector, groups, 4 * limit if limit else len(matrix)):
-                rounded = ((round(score, COSINE_DIGITS), row) for row, score in portion.items())
-                scores = (pair for pair in rounded if pair[0] > 0)
-                hits.extend(self._best(connection, scores, query, realms, limit, "semantic"))
-                if limit is not None and len(hits) >= limit:
-                    break
-            return hits[:limit]
+                scores = {row: round(score, COSINE_DIGITS) for row, score in portion.items()}
+                scores = {row: score for row, score in scores.items() if score > 0}
+                for row, entry in self._in_order(connection, scores, query, realms):
+                    hits.append(ScoredEntry(entry, scores[row], {"semantic": scores[row]}))
+                    if len(hits) == limit:
+                        return hits
+            return hits
 
     def _fused(
         self, vector: Sequence[float], query: MemoryQuery, realms: Sequence[str], limit: int | None
@@ -215,21 +231,22 @@ class SqliteMemoryStore(BaseStore):
             words = {row: relative_score(score, best) for row, score in raw.items()}
             matrix = self._matrix(connection, embedder, len(vector))
             sizes = self._current_sizes(connection)
-            groups = [sizes.number(realm) for realm in realms]
+            groups = sizes.confined_to(realms)
             first = 4 * limit if limit else len(matrix) + len(words)
             hits: list[ScoredEntry] = []
             for portion in matrix.nearest(vector, groups, first, words, weight):
                 meaning = matrix.cosine(vector, list(portion))
-                for row, entry in self._fetch(connection, list(portion), query, realms):
+                rounded = {row: round(cosine, COSINE_DIGITS) for row, cosine in meaning.items()}
+                scores = {row: fuse(words.get(row, 0.0), rounded.get(row), weight) for row in portion}
+                scores = {row: score for row, score in scores.items() if score > 0}
+                for row, entry in self._in_order(connection, scores, query, realms):
                     parts = {"lexical": words.get(row, 0.0)}
-                    if row in meaning:
-                        parts["semantic"] = round(meaning[row], COSINE_DIGITS)
-                    score = fuse(parts["lexical"], parts.get("semantic"), weight)
-                    if score > 0:
-                        hits.append(ScoredEntry(entry, score, parts))
-                if limit is not None and len(hits) >= limit:
-                    break
-            return sorted(hits, key=by_score)[:limit]
+                    if row in rounded:
+                        parts["semantic"] = rounded[row]
+                    hits.append(ScoredEntry(entry, scores[row], parts))
+                    if len(hits) == limit:
+                        return hits
+            return hits
 
     # --- ranking ------------------------------------------------------------------------------------------------------
 
@@ -238,8 +255,7 @@ class SqliteMemoryStore(BaseStore):
     ) -> tuple[dict[int, float], float]:
         """The sum of BM25 for every visible entry that shares a word with the question, and that of an identical text."""
         sizes = self._current_sizes(connection)
-        visible = {sizes.number(realm) for realm in realms}
-        confined = len(visible) < len(sizes.numbers)
+        visible = sizes.confined_to(realms)
         entries, words = self._totals(connection, realms)
         weights: dict[str, dict[int, float]] = {}
         for word in question.words:
@@ -247,7 +263,7 @@ class SqliteMemoryStore(BaseStore):
             for row, column in connection.execute("SELECT doc, col FROM places WHERE term = ?", (word,)).fetchall():
                 weight = _WEIGHTS[column]
                 held[row] = held[row] + weight if row in held else weight
-            if confined:
+            if visible is not None:
                 held = {row: weight for row, weight in held.items() if sizes.realms[row] in visible}
             weights[word] = held
 
@@ -264,34 +280,58 @@ class SqliteMemoryStore(BaseStore):
     def _best(
         self,
         connection: sqlite3.Connection,
-        scores: Iterator[tuple[float, int]],
+        raw: Mapping[int, float],
+        best: float,
         query: MemoryQuery,
         realms: Sequence[str],
         limit: int | None,
-        name: str,
     ) -> list[ScoredEntry]:
-        """The entries behind scored rows that pass the filters, in order, at most `limit` of them."""
-        ranked = list(scores)
-        size = len(ranked) if limit is None else min(len(ranked), 2 * limit + 16)
+        """The entries behind rows of raw lexical scores that pass the filters, in order, at most `limit` of them."""
+        size = len(raw) if limit is None else min(len(raw), 2 * limit + 16)
         while True:
-            chosen = ranked if size >= len(ranked) else heapq.nlargest(size, ranked)
-            # What ties with the last one chosen belongs to the choice, or the order of ties would depend on rows.
-            floor = min((score for score, _ in chosen), default=0.0)
-            by_row = {row: score for score, row in ranked if score >= floor}
-            hits = [
-                ScoredEntry(entry, by_row[row], {name: by_row[row]})
-                for row, entry in self._fetch(connection, list(by_row), query, realms)
-            ]
-            if size >= len(ranked) or (limit is not None and len(hits) >= limit):
-                return sorted(hits, key=by_score)[:limit]
+            floor = 0.0
+            if size < len(raw):
+                # What cannot be told from the last one chosen belongs to the choice, or the order of ties would
+                # depend on rows. All that is at least as good as identical has the same score.
+                floor = min(heapq.nlargest(size, raw.values())[-1] * (1 - 1e-8) - 1e-9 * best, best)
+            by_row = {row: relative_score(score, best) for row, score in raw.items() if score >= floor}
+            hits = []
+            for row, entry in self._in_order(connection, by_row, query, realms):
+                hits.append(ScoredEntry(entry, by_row[row], {"lexical": by_row[row]}))
+                if len(hits) == limit:
+                    return hits
+            if size >= len(raw):
+                return hits
             size *= 8
+
+    def _in_order(
+        self,
+        connection: sqlite3.Connection,
+        by_row: Mapping[int, float],
+        query: MemoryQuery,
+        realms: Sequence[str],
+    ) -> Iterator[tuple[int, MemoryEntry]]:
+        """The entries of scored rows that pass the filters, the best first. Only what is taken is decoded."""
+        where, values = _where(query, realms, by_row=True)
+        keys: list[tuple[float, int, bytes, int, int]] = []
+        for batch in _batches(list(by_row)):
+            marks = ",".join("?" * len(batch))
+            sql = (
+                "SELECT id, created, identifier, breadth FROM entries e"
+                f" WHERE e.id IN ({marks}) AND {where}"  # noqa: S608 - only placeholders are joined
+            )
+            for row, created, identifier, breadth in connection.execute(sql, (*batch, *values)):
+                keys.append((-by_row[row], -created, identifier, breadth, row))
+        keys.sort()
+        for batch in _batches([key[4] for key in keys], _PAGE):
+            found = dict(self._fetch(connection, batch, query, realms))
+            yield from ((row, found[row]) for row in batch if row in found)
 
     def _fetch(
         self, connection: sqlite3.Connection, rows: Sequence[int], query: MemoryQuery, realms: Sequence[str]
     ) -> Iterator[tuple[int, MemoryEntry]]:
-        where, values = _where(query, realms)
-        for start in range(0, len(rows), _BATCH):
-            batch = rows[start : start + _BATCH]
+        where, values = _where(query, realms, by_row=True)
+        for batch in _batches(rows):
             marks = ",".join("?" * len(batch))
             found = connection.execute(f"{_ROW} WHERE e.id IN ({marks}) AND {where}", (*batch, *values))
             for row, entry in self._entries(found):
@@ -383,7 +423,7 @@ class SqliteMemoryStore(BaseStore):
     def _ended(connection: sqlite3.Connection, realms: Sequence[str], now: datetime) -> list[int]:
         marks = ",".join("?" * len(realms))
         rows = connection.execute(
-            f"SELECT id FROM entries WHERE ends IS NOT NULL AND ends <= ? AND realm IN ({marks})",  # noqa: S608 - only placeholders are joined
+            f"SELECT id FROM entries INDEXED BY entries_by_end WHERE ends IS NOT NULL AND ends <= ? AND realm IN ({marks})",  # noqa: S608 - only placeholders are joined
             (micros(now), *realms),
         )
         return [row for (row,) in rows]
@@ -519,13 +559,20 @@ class SqliteMemoryStore(BaseStore):
             raise
 
 
+def _batches(rows: Sequence[int], size: int = _BATCH) -> Iterator[Sequence[int]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
 def _digest(entry: MemoryEntry) -> bytes:
     return hashlib.sha256(plain_text(entry.content).encode("utf-8", "surrogatepass")).digest()
 
 
-def _where(query: MemoryQuery, realms: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
+def _where(query: MemoryQuery, realms: Sequence[str], *, by_row: bool = False) -> tuple[str, tuple[Any, ...]]:
     """What a row must pass, as far as it can be said in SQL. Values never become part of the text."""
-    parts = [f"e.realm IN ({','.join('?' * len(realms))})"]
+    # Where the rows are named, the plus keeps the planner from walking through the realm instead.
+    column = "+e.realm" if by_row else "e.realm"
+    parts = [f"{column} IN ({','.join('?' * len(realms))})"]
     values: list[Any] = [*realms]
     for tag in query.tags or ():
         parts.append("EXISTS (SELECT 1 FROM tags t WHERE t.tag = ? AND t.entry = e.id)")

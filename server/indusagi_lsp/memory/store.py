@@ -17,16 +17,17 @@ import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState
 from indusagi_lsp.contract.jsontext import dumps
+from indusagi_lsp.memory.embedding import entry_vectors
 from indusagi_lsp.memory.entry import (
     MemoryEntry,
     MemoryScope,
     Now,
     as_utc,
-    newest_first,
     signed_bytes,
     utc_now,
 )
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
+from indusagi_lsp.memory.scoring import by_score, fuse
 from indusagi_lsp.memory.secrets import find_secret
 from indusagi_lsp.memory.text import plain_text
 
@@ -353,9 +354,9 @@ class BaseStore(MemoryStore):
         waiting = [entry for entry in self.export() if entry.embedder != embedder.id]
         for start in range(0, len(waiting), batch):
             portion = waiting[start : start + batch]
-            vectors = embedder.batch_embed([entry.content for entry in portion])
+            vectors = entry_vectors(embedder, portion)
             for entry, vector in zip(portion, vectors, strict=True):
-                self._put_vector(entry, tuple(vector), embedder.id)
+                self._put_vector(entry, vector, embedder.id)
             if progress is not None:
                 progress(start + len(portion), len(waiting))
         return len(waiting)
@@ -404,7 +405,7 @@ class BaseStore(MemoryStore):
         if embedder is None or (entry.embedding is not None and entry.embedder == embedder.id):
             return entry
         try:
-            vector = tuple(embedder.embed(entry.content))
+            (vector,) = entry_vectors(embedder, [entry])
         except Exception as error:  # noqa: BLE001 - whatever an embedder raises, what is said must not be lost
             self._notify("memory_not_embedded", f"A memory is kept without its vector: {error}")
             return entry.changed(embedding=None, embedder=None)
@@ -424,7 +425,7 @@ class BaseStore(MemoryStore):
         """Give an entry its vector unless its text has changed meanwhile. Proof and times stay as they are."""
 
         def put(old: MemoryEntry | None) -> MemoryEntry | None:
-            if old is None or old.content != entry.content:
+            if old is None or _worded(old) != _worded(entry):
                 return old
             return old.changed(embedding=vector, embedder=embedder)
 
@@ -487,7 +488,7 @@ class BaseStore(MemoryStore):
                 )
             fresh = form(old)
             vector = (
-                {"embedding": ready.embedding, "embedder": ready.embedder} if fresh.content == ready.content else {}
+                {"embedding": ready.embedding, "embedder": ready.embedder} if _worded(fresh) == _worded(ready) else {}
             )
             owner = self._owner(fresh.changed(agent=old.agent))
             seal = self._sealed if old.trusted or _reworded(old, fresh) else _unsealed
@@ -533,25 +534,16 @@ _AMENDABLE = frozenset(MemoryEntry.__struct_fields__) - {
 }  # fmt: skip
 
 
+def _worded(entry: MemoryEntry) -> tuple[str, str]:
+    """The texts that a vector is made of."""
+    return entry.content, entry.context
+
+
 def _renewed(old: MemoryEntry, new: MemoryEntry) -> MemoryEntry:
     """The new form, without the vector of a text that it no longer has."""
-    if new.content != old.content and new.embedding == old.embedding:
+    if _worded(new) != _worded(old) and new.embedding == old.embedding:
         return new.changed(embedding=None, embedder=None)
     return new
-
-
-FUSED_DIGITS = 6
-
-
-def fuse(lexical: float, semantic: float | None, weight: float) -> float:
-    """One score of two. An entry without a vector has its lexical score, so that it is not buried.
-
-    A weighted sum of scores, not of ranks: measured on questions in other words, fusion by ranks loses half of the hits
-    that the better of two searches has.
-    """
-    if semantic is None:
-        return round(lexical, FUSED_DIGITS)
-    return round(weight * max(0.0, semantic) + (1 - weight) * lexical, FUSED_DIGITS)
 
 
 def _unsealed(entry: MemoryEntry) -> MemoryEntry:
@@ -561,8 +553,3 @@ def _unsealed(entry: MemoryEntry) -> MemoryEntry:
 def _reworded(old: MemoryEntry, new: MemoryEntry) -> bool:
     """Whether nothing of the old wording is left. Only then does a change make a foreign entry this user's own."""
     return new.content != old.content and (not new.context or new.context != old.context)
-
-
-def by_score(hit: ScoredEntry) -> tuple[float, int, bytes, int]:
-    """The order of hits in every back end: by falling score, equal ones as they are listed."""
-    return (-hit.score, *newest_first(hit.entry))

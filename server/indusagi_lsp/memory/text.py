@@ -214,7 +214,8 @@ def _compound(run: str) -> tuple[str, tuple[str, ...]]:
     pieces = _PIECE.findall(run)
     if len(pieces) < 2:
         return (_word(pieces[0]) if pieces else "", ())
-    return _word("".join(pieces)), tuple(_word(piece) for piece in pieces)
+    # A single letter says nothing: the `k` and `s` of `k8s` would be found everywhere.
+    return _word("".join(pieces)), tuple(_word(piece) for piece in pieces if len(piece) > 1 or not piece.isalpha())
 
 
 def _runs(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import unicodedata
-from collections.abc import Mapping
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from indusagi_lsp.contract.errors import InvalidState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _CLS, _SEP, _UNKNOWN = "[CLS]", "[SEP]", "[UNK]"

@@ -8,7 +8,7 @@ import pytest
 
 from indusagi_lsp.contract.errors import InvalidState
 from indusagi_lsp.memory import MemoryEntry, MemoryQuery, MemoryScope
-from indusagi_lsp.memory.store import fuse
+from indusagi_lsp.memory.scoring import fuse
 from unit.memory.backends import START, WheelEmbedder, mac_with
 
 
