@@ -179,7 +179,10 @@ class Client:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 self._process.kill()
-            await self._process.wait()
+            with suppress(TimeoutError):
+                # A child of the server that holds its pipes must not hold us.
+                async with asyncio.timeout(seconds):
+                    await self._process.wait()
         for task in (*self._tasks, *self._handling):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._handling, return_exceptions=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools.commands import CommandJob, Jobs, RunCommand
 from indusagi_lsp.tools.editing import EditFile, WriteFile
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
 from indusagi_lsp.tools.guard import OpenedFile, OpenedFolder, PathGuard
@@ -21,21 +22,26 @@ from indusagi_lsp.tools.searching import SearchText
 
 if TYPE_CHECKING:
     from indusagi_lsp.contract.tools import PlanningTool, Tool
+    from indusagi_lsp.tools.policy import Rule
 
 __all__ = [
     "LISTING",
     "ApplyPatch",
     "Arguments",
+    "CommandJob",
     "EditFile",
     "Excerpt",
+    "Jobs",
     "ListFiles",
     "MissingPath",
     "OpenedFile",
     "OpenedFolder",
     "PathGuard",
     "ReadFile",
+    "RunCommand",
     "SearchText",
     "WriteFile",
+    "command_tools",
     "excerpts",
     "read_only_tools",
     "schema_of",
@@ -60,3 +66,14 @@ def writing_tools(guard: PathGuard) -> tuple[PlanningTool, ...]:
         guard: of the workspace.
     """
     return (EditFile(guard), WriteFile(guard), ApplyPatch(guard))
+
+
+def command_tools(guard: PathGuard, jobs: Jobs, rules: tuple[Rule, ...] = ()) -> tuple[Tool, ...]:
+    """The tools that run programs: `run_command` (to be planned, then asked about) and `command_job`.
+
+    Args:
+        guard: of the workspace.
+        jobs: the commands in the background; whoever makes these tools closes it.
+        rules: of the user, for commands that need no question.
+    """
+    return (RunCommand(guard, jobs, rules=rules), CommandJob(jobs))
