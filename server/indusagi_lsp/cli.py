@@ -10,6 +10,9 @@ import sys
 
 from indusagi_lsp import __version__
 
+ERRANDS = ("sessions", "search", "doctor", "import", "export", "blobs")
+"""Commands that ask one thing; named here so that nothing is imported before it is needed."""
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
@@ -36,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal import main as chat
 
         return chat(arguments[1:])
+    if arguments[:1] and arguments[0] in ERRANDS:
+        from indusagi_lsp.terminal.errands import run_errand
+
+        return run_errand(arguments[0], arguments[1:])
     return _serve(build_parser().parse_args(arguments))
 
 
@@ -48,13 +55,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="indusagi-lsp",
         description="An agent that lives beside your editor: a language server over stdin and stdout.",
-        epilog="`indusagi-lsp chat` opens the terminal client; see `indusagi-lsp chat --help`.",
+        epilog=f"`indusagi-lsp chat` opens the terminal client. Errands: {', '.join(ERRANDS)}; each has a --help.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--stdio", action="store_true", help="talk over stdin and stdout (the default)")
-    parser.add_argument(
-        "--log-level", choices=LEVELS, default="warning", help="how much to log (default: warning)"
-    )
+    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="how much to log (default: warning)")
     parser.add_argument("--log-file", metavar="FILE", help="log to FILE instead of stderr")
     parser.add_argument(
         "--clientProcessId",
@@ -95,9 +100,7 @@ def _serve(options: argparse.Namespace) -> int:
 
         token = os.environ.get("INDUSAGI_TOKEN")
         if not token:
-            sys.stderr.write(
-                "indusagi-lsp: --tcp needs a secret in the environment variable INDUSAGI_TOKEN\n"
-            )
+            sys.stderr.write("indusagi-lsp: --tcp needs a secret in the environment variable INDUSAGI_TOKEN\n")
             return 2
         try:
             read_fd, write_fd = tcp.accept_one(options.tcp)

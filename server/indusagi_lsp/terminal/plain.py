@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from indusagi_lsp.contract.text import quoted
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
-from indusagi_lsp.terminal.talk import Talk, resume_command
+from indusagi_lsp.terminal.talk import Approve, Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ class PlainScreen:
             self._err.flush()
 
 
+def refuse_all(screen: PlainScreen) -> Approve:
+    """The answer to every question where nobody is there to be asked."""
+
+    async def refuse(question: m.ApproveParams) -> Decision:
+        screen.line(f"{question.tool} was not allowed: nobody is here to be asked. Use the chat for that.")
+        return "deny"
+
+    return refuse
+
+
 async def once(options: Options, prompt: str) -> int:
     """Ask `prompt`, show the answer, and end.
 
@@ -74,11 +84,7 @@ async def once(options: Options, prompt: str) -> int:
         show_error(screen, "The prompt is empty.", "Say something after -p, or send it on stdin.")
         return 2
 
-    async def refuse(question: m.ApproveParams) -> Decision:
-        screen.line(f"{question.tool} was not allowed: nobody is here to be asked. Use the chat for that.")
-        return "deny"
-
-    talk = Talk(options, screen, refuse)
+    talk = Talk(options, screen, refuse_all(screen))
     interrupted = asyncio.Event()
     with suppress(NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
