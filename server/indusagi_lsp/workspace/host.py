@@ -21,7 +21,7 @@ from indusagi_lsp.contract.places import Places
 from indusagi_lsp.contract.tools import Effect, Tool
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
-from indusagi_lsp.tools import PathGuard, excerpts, read_only_tools
+from indusagi_lsp.tools import Jobs, PathGuard, command_tools, excerpts, read_only_tools, writing_tools
 from indusagi_lsp.workspace.agent_tools import host_tools
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
@@ -101,6 +101,7 @@ class Host:
         self._memory: MemoryService | None = None
         self._search: SearchIndex | None = None
         self._host_tools: tuple[Tool, ...] = ()
+        self._jobs = Jobs()
         self.permissions = Permissions(places.state, uri)
         self.questions: dict[str, m.ApproveParams] = {}
 
@@ -255,19 +256,24 @@ class Host:
 
     def _tools(self) -> tuple[Tool, ...]:
         """What the model may ask for; in the mode `readOnly`, and in a folder that is not trusted, only what reads."""
-        tools = (*read_only_tools(self._guard), *self._own_tools())
+        tools = self._own_tools()
         if self.trusted and self.settings.approvals != "readOnly":
             return tools
         return tuple(tool for tool in tools if tool.effects <= {Effect.READ})
 
     def _own_tools(self) -> tuple[Tool, ...]:
-        """The tools that look into what is kept here; made once, since agents compare their tools."""
+        """All the tools there are here; made once, since agents compare their tools."""
         if not self._host_tools:
 
             async def session(session_id: str) -> Session:
                 return (await self.session(session_id)).session
 
-            self._host_tools = host_tools(self.memory, self.search_index, session, self.memory_changed)
+            self._host_tools = (
+                *read_only_tools(self._guard),
+                *writing_tools(self._guard),
+                *command_tools(self._guard, self._jobs),
+                *host_tools(self.memory, self.search_index, session, self.memory_changed),
+            )
         return self._host_tools
 
     async def _rules(self) -> list[RulesFile]:
@@ -296,7 +302,7 @@ class Host:
         if not self.trusted or mode == "readOnly":
             return Verdict("deny", "untrusted" if not self.trusted else "mode")
         if not request.afresh:
-            if mode == "acceptEdits" and request.effects == ("write",):
+            if mode == "acceptEdits" and set(request.effects) <= {"read", "write"}:
                 return Verdict("once", "mode")
             if await asyncio.to_thread(self.permissions.allows, request.tool, request.action):
                 return Verdict("once", "permission")
@@ -384,6 +390,7 @@ class Host:
         """End every run, and let go of every file."""
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in live))
+        await self._jobs.close()
         await self.store.close()
         if self._memory is not None:
             await self._memory.close()
