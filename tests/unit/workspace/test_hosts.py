@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
+import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -330,6 +333,37 @@ async def test_models_are_listed_with_how_to_set_a_better_one(rig: HostsRig) -> 
     assert listed.current.startswith("scripted:")
     assert "local:smollm2" in [model.id for model in listed.models]
     assert "ANTHROPIC_API_KEY" in listed.hint
+
+
+class Ollama(http.server.BaseHTTPRequestHandler):
+    """What Ollama answers when it is asked for its models."""
+
+    def do_GET(self) -> None:
+        data = json.dumps({"object": "list", "data": [{"id": "qwen3", "object": "model"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+async def test_an_ollama_that_runs_at_its_default_address_is_offered(rig: HostsRig) -> None:
+    await rig.folder()
+    assert "run Ollama" in (await rig.call(o.MODELS_LIST)).hint
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 11434), Ollama)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        listed = await rig.call(o.MODELS_LIST)
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        thread.join()
+    assert listed.hint.startswith("Ollama is running here: choose ollama:qwen3.")
+    assert [model.available for model in listed.models if model.id == "ollama:qwen3"] == [True]
 
 
 async def test_a_queue_is_told(tmp_path: Path) -> None:
