@@ -16,12 +16,14 @@ from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.commands import COMMANDS
 from indusagi_lsp.terminal.plain import ANSWERED, FAILED, SERVER_DIED
-from indusagi_lsp.terminal.prompt import Complete, Input, LiveScreen, make_console
+from indusagi_lsp.terminal.prompt import Complete, Input, LiveScreen, make_console, open_history
 from indusagi_lsp.terminal.talk import Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error, turn_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from prompt_toolkit.history import History
 
     from indusagi_lsp.contract.approvals import Decision
     from indusagi_lsp.protocol import messages as m
@@ -43,9 +45,10 @@ class Chat:
     Args:
         options: of the command line.
         screen: the terminal.
+        history: what was typed before.
     """
 
-    def __init__(self, options: Options, screen: LiveScreen) -> None:
+    def __init__(self, options: Options, screen: LiveScreen, history: History) -> None:
         self.screen = screen
         self.talk = Talk(options, screen, self._approve)
         self.draft = ""
@@ -55,11 +58,10 @@ class Chat:
         self._asking = asyncio.Lock()
         self._interrupted_at = float("-inf")
         self._command: asyncio.Task[None] | None = None
-        places = user_places(os.environ)
         self.input = Input(
             screen,
             self.talk.view,
-            history=places.state / "chat-history",
+            history=history,
             completer=Complete({command.name: command.summary for command in COMMANDS}, self._arguments),
             interrupt=self._interrupt,
         )
@@ -99,7 +101,7 @@ class Chat:
                 task.cancel()
             await asyncio.gather(death, loop, *self._runs, return_exceptions=True)
         if self.talk.session is not None:
-            self.say(f"Go on with: {resume_command(self.talk.options.workspace, self.talk.session)}", "dim")
+            self.say(f"Go on with: {resume_command(self.talk.options, self.talk.session)}", "dim")
         return ANSWERED
 
     async def _loop(self) -> None:
@@ -292,9 +294,9 @@ async def chat(options: Options) -> int:
     """
     # Lines are handed on at once: the default gathers them for 0.2 s, in which the unfinished line below
     # them would be seen twice or not at all.
+    history = await asyncio.to_thread(open_history, user_places(os.environ).state / "chat-history")
     with StdoutProxy(raw=True, sleep_between_writes=0.01) as proxy:
-        screen = LiveScreen(make_console(proxy))
-        one = Chat(options, screen)
+        one = Chat(options, LiveScreen(make_console(proxy)), history)
         try:
             return await one.run()
         except ServerGoneError as gone:

@@ -25,6 +25,7 @@ class Options(msgspec.Struct, frozen=True):
         trusted: whether the folder is trusted.
         log_level: how much the server logs; None leaves it to the server, and its words stay unseen.
         log_file: where the server logs to, absolute.
+        here: whether the workspace is the folder in which the program was started.
     """
 
     workspace: Path
@@ -34,6 +35,7 @@ class Options(msgspec.Struct, frozen=True):
     trusted: bool = False
     log_level: str | None = None
     log_file: Path | None = None
+    here: bool = False
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -84,5 +86,6 @@ def read_options(argv: Sequence[str] | None) -> Options:
         prompt=given.prompt,
         trusted=given.trusted,
         log_level=given.log_level,
+        here=workspace.resolve() == Path.cwd().resolve(),
         log_file=Path(given.log_file).expanduser().absolute() if given.log_file else None,
     )

@@ -122,7 +122,7 @@ async def _ask(talk: Talk, screen: PlainScreen, prompt: str, interrupted: asynci
                 await talk.abort()
                 await work
         if talk.session is not None:
-            screen.line(f"Go on with: {resume_command(talk.options.workspace, talk.session)}")
+            screen.line(f"Go on with: {resume_command(talk.options, talk.session)}")
         return INTERRUPTED
     finally:
         stop.cancel()

@@ -135,7 +135,7 @@ class Input:
     Args:
         screen: whose unfinished line is shown above the input.
         view: whose activity is the status.
-        history: a file, or None to keep none.
+        history: what was typed before.
         completer: for /commands.
         interrupt: called on Ctrl-C; True when that was taken, False when the input itself is to end.
     """
@@ -145,7 +145,7 @@ class Input:
         screen: LiveScreen,
         view: RunView,
         *,
-        history: Path | None,
+        history: History,
         completer: Completer,
         interrupt: Callable[[], bool],
     ) -> None:
@@ -155,7 +155,7 @@ class Input:
         self._question: tuple[str, frozenset[str], asyncio.Future[str]] | None = None
         self._draft = ""
         self._session: PromptSession[str] = PromptSession(
-            history=_history(history),
+            history=history,
             completer=completer,
             complete_while_typing=True,
             key_bindings=self._keys(),
@@ -270,10 +270,8 @@ def make_console(proxy: StdoutProxy) -> Console:
     return Console(file=cast("IO[str]", proxy), force_terminal=True, highlight=False, markup=False, emoji=False)
 
 
-def _history(path: Path | None) -> History:
-    """What was typed before; the file is the user's own, readable by nobody else."""
-    if path is None:
-        return InMemoryHistory()
+def open_history(path: Path) -> History:
+    """What was typed before, in a file that only its user can read; where that cannot be had, for this chat alone."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))

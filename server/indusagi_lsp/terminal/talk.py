@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -65,7 +65,7 @@ class Talk:
         """
         self._client = await Client.start(
             server_command(self.options),
-            cwd=_neutral_folder(),
+            cwd=await asyncio.to_thread(_neutral_folder),
             on_notification={
                 ops.EVENT: self._event,
                 "window/showMessage": self._message,
@@ -165,7 +165,7 @@ class Talk:
             self.screen.line(f"  {visible(line)}", "dim")
         hint = "Nothing that was said is lost."
         if self.session is not None:
-            hint += f" Go on with: {resume_command(self.options.workspace, self.session)}"
+            hint += f" Go on with: {resume_command(self.options, self.session)}"
         show_error(self.screen, f"The server has ended unexpectedly{how}.", hint)
 
     # --- what the server says and asks ---
@@ -203,10 +203,10 @@ def server_command(options: Options) -> list[str]:
     return command
 
 
-def resume_command(workspace: Path, session_id: str) -> str:
+def resume_command(options: Options, session_id: str) -> str:
     """What to type to go on with a session."""
-    here = "" if workspace == Path.cwd() else f" --workspace {quoted(str(workspace))}"
-    return f"indusagi-lsp chat{here} --session {session_id}"
+    where = "" if options.here else f" --workspace {quoted(str(options.workspace))}"
+    return f"indusagi-lsp chat{where} --session {session_id}"
 
 
 def _neutral_folder() -> str:

@@ -138,15 +138,15 @@ class RunCommand:
             msg = "The command holds a NUL character."
             raise ToolFailed(msg)
         folder = await asyncio.to_thread(self._folder, wanted.folder)
-        argv = await asyncio.to_thread(self._automatic, wanted.command, folder)
+        argv, asks = await asyncio.to_thread(self._argv, wanted.command, folder)
         where = f" in {quoted(folder)}" if folder else ""
         ends = "in the background" if wanted.background else f"for at most {wanted.timeout_seconds} s"
         action = f"{wanted.command}\n[{ends}{where}]"
 
         async def carry_out() -> ToolOutcome:
-            return await self._run(argv or self._shell(wanted.command), folder, wanted, context)
+            return await self._run(argv, folder, wanted, context)
 
-        return PlannedCall(action, carry_out, asks=argv is None)
+        return PlannedCall(action, carry_out, asks=asks)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """Plan and carry out."""
@@ -155,6 +155,11 @@ class RunCommand:
     def _folder(self, path: str) -> str:
         with self._guard.open_folder(path) as opened:
             return opened.path
+
+    def _argv(self, command: str, folder: str) -> tuple[list[str], bool]:
+        """What is executed, and whether that needs a question. Blocks."""
+        automatic = self._automatic(command, folder)
+        return (self._shell(command), True) if automatic is None else (automatic, False)
 
     def _automatic(self, command: str, folder: str) -> list[str] | None:
         """The words to execute where no question is needed, the program by its absolute path outside the workspace."""

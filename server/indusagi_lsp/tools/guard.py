@@ -15,6 +15,7 @@ import os
 import stat
 from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -105,8 +106,16 @@ class PathGuard:
         self.root = root
         self._by_name = os.open not in os.supports_dir_fd if by_name is None else by_name
         self._closed = frozenset(map(plain_name, closed))
-        self._spellings = tuple({split(os.fspath(root)), split(os.path.realpath(root))})
-        self._pseudo = pseudo_devices()
+
+    # These look at the disk, so they wait until something is looked up, in a thread.
+
+    @cached_property
+    def _spellings(self) -> tuple[tuple[str, ...], ...]:
+        return tuple({split(os.fspath(self.root)), split(os.path.realpath(self.root))})
+
+    @cached_property
+    def _pseudo(self) -> frozenset[int]:
+        return pseudo_devices()
 
     def inside(self, path: str) -> bool:
         """Whether `path` names something that exists inside the workspace, once everything is resolved."""

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 from indusagi_lsp.contract.places import HOME_VARIABLE
 from indusagi_lsp.terminal.options import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from indusagi_lsp.terminal.view import Style
 
 FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
@@ -50,6 +53,13 @@ class Wire:
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         found = [json.loads(line) for line in lines]
         return [message for message in found if method is None or message.get("method") == method]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_blocks() -> Iterator[None]:
+    """Code of ours that blocks the event loop fails the test."""
+    with blockbuster_ctx("indusagi_lsp"):
+        yield
 
 
 @pytest.fixture

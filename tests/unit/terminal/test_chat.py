@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -15,10 +16,11 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
+from indusagi_lsp.contract.places import user_places
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.terminal.chat import Chat, action_text
 from indusagi_lsp.terminal.commands import COMMANDS, draw_tree
-from indusagi_lsp.terminal.prompt import LiveScreen
+from indusagi_lsp.terminal.prompt import LiveScreen, open_history
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +78,8 @@ class Person:
 async def person(options: Options) -> AsyncIterator[Person]:
     output = io.StringIO()
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        chat = Chat(options, LiveScreen(Console(file=output, width=200, highlight=False, markup=False)))
+        history = await asyncio.to_thread(open_history, user_places(os.environ).state / "chat-history")
+        chat = Chat(options, LiveScreen(Console(file=output, width=200, highlight=False, markup=False)), history)
         running = asyncio.create_task(chat.run())
         one = Person(chat, keys, output, running)
         try:
@@ -277,12 +280,8 @@ async def test_a_refusal_is_a_sentence(options: Options) -> None:
 
 
 async def test_history_is_kept_for_the_user_alone(options: Options) -> None:
-    from indusagi_lsp.contract.places import user_places
-
     async with person(options) as one:
         await one.say("hello", "Done.")
-        import os
-
         path = user_places(os.environ).state / "chat-history"
         assert "hello" in path.read_text()
         assert path.stat().st_mode & 0o777 == 0o600

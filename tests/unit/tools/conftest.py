@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 from indusagi_lsp.contract.tools import Tool, ToolContext
 from indusagi_lsp.tools import PathGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _nothing_blocks() -> Iterator[None]:
+    """Code of ours that blocks the event loop fails the test."""
+    with blockbuster_ctx("indusagi_lsp"):
+        yield
 
 
 @pytest.fixture
