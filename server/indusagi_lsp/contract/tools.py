@@ -81,12 +81,15 @@ class PlannedCall(msgspec.Struct, frozen=True):
         carry_out: does exactly that, or raises `ToolFailed` when the world has changed since.
         asks: whether the user must be asked; False only for what is known to read.
         afresh: the user must be asked each time, whatever was granted before (protected paths).
+        writes: the files that it changes, by path below the workspace root in POSIX spelling: the content that each is
+            to have, None for one that it removes. Whoever keeps old contents keeps those of these first.
     """
 
     action: str
     carry_out: Callable[[], Awaitable[ToolOutcome]]
     asks: bool = True
     afresh: bool = False
+    writes: Mapping[str, bytes | None] = {}
 
 
 @runtime_checkable

@@ -113,7 +113,10 @@ def plan(guard: PathGuard, changes: Sequence[Change], context: ToolContext, outc
         await _carry_out(guard, changes, context)
         return ToolOutcome(outcome)
 
-    return PlannedCall(head + "".join(map(diff, changes)), carry_out, afresh=bool(reasons))
+    writes = {
+        change.path: None if change.after is None else change.before.text.encoded(change.after) for change in changes
+    }
+    return PlannedCall(head + "".join(map(diff, changes)), carry_out, afresh=bool(reasons), writes=writes)
 
 
 def diff(change: Change) -> str:

@@ -83,13 +83,14 @@ def decode(seen: Seen) -> Text:
     return Text(text.replace("\r\n", "\n") if crlf else text, bom, crlf)
 
 
-def put(guard: PathGuard, seen: Seen, data: bytes) -> None:
+def put(guard: PathGuard, seen: Seen, data: bytes, *, mode: int | None = None) -> None:
     """Give a file a new content, atomically; folders that are missing are made.
 
     Args:
         guard: of the workspace.
         seen: the file as it was when the content was made from it.
         data: the whole content.
+        mode: its permission bits; None for those that it has, or that a new file gets.
 
     Raises:
         ToolFailed: it is not any more what was seen, or the disk refuses.
@@ -97,7 +98,7 @@ def put(guard: PathGuard, seen: Seen, data: bytes) -> None:
     try:
         with guard.open_spot(seen.path, create=True) as spot:
             _require_unchanged(seen, spot)
-            _replace(spot, data)
+            _replace(spot, data, mode)
     except OSError as error:
         msg = f"{quoted(seen.path)} cannot be written: {error.strerror}."
         raise ToolFailed(msg) from None
@@ -146,7 +147,7 @@ def _content(spot: Spot) -> bytes:
     return data
 
 
-def _replace(spot: Spot, data: bytes) -> None:
+def _replace(spot: Spot, data: bytes, mode: int | None) -> None:
     """Write beside the file, then take its place."""
     folder, name = os.path.split(spot.name) if spot.folder < 0 else ("", spot.name)
     temporary = os.path.join(folder, f".{name[:80]}.{secrets.token_hex(8)}.tmp")
@@ -154,14 +155,16 @@ def _replace(spot: Spot, data: bytes) -> None:
     for flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
         flags |= getattr(os, flag, 0)
     # A new file gets what the user's umask allows; an old one keeps its mode, and is nobody's to read until it has it.
-    fd = os.open(temporary, flags, 0o666 if spot.status is None else 0o600, **_at(spot))
+    fd = os.open(temporary, flags, 0o666 if spot.status is None and mode is None else 0o600, **_at(spot))
     try:
         with os.fdopen(fd, "wb") as stream:
             stream.write(data)
             stream.flush()
             if spot.status is not None and hasattr(os, "fchmod"):
                 _keep_owner(fd, spot.status)
-                os.fchmod(fd, stat.S_IMODE(spot.status.st_mode))
+                mode = stat.S_IMODE(spot.status.st_mode) if mode is None else mode
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(fd, mode)
             os.fsync(fd)
         _take_place(spot, temporary)
     except BaseException:
