@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from indusagi_lsp.contract.text import visible_line
@@ -36,12 +37,19 @@ MAX_LOGGED_LINES = 100
 """Lines of stderr that go into the log, for each start of a server."""
 
 _CHUNK = 64 * 1024
+_MAX_STDERR_LINE = 4_000
 _QUEUED_MESSAGES = 256
 # A server that never stops talking must leave the event loop to the others.
 _BURST = 100
 _REST = 0.02
 _PATIENCE = (0.3, 0.5, 0.5)
 """Seconds that it gets to end by itself, after TERM, and after KILL."""
+
+_LAST_LINES = 0.2
+"""Seconds in which what a server wrote before it ended is still read."""
+
+_LIST_CHANGED = b'"notifications/tools/list_changed"'
+_MAX_NOTICE = 500
 
 _ANSWERED = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 
@@ -52,14 +60,18 @@ class Pipes:
     Args:
         name: the server's name, for the log.
         launch: what to start.
-        gone: called once when nothing more can come from the server.
+        gone: set when nothing more can come from the server.
+        changed: set when the server says that its list of tools has changed.
         log: gets what the server writes to stderr, bounded.
     """
 
-    def __init__(self, name: str, launch: Launch, gone: asyncio.Event, log: logging.Logger) -> None:
+    def __init__(
+        self, name: str, launch: Launch, gone: asyncio.Event, changed: asyncio.Event, log: logging.Logger
+    ) -> None:
         self._name = name
         self._launch = launch
         self._gone = gone
+        self._changed = changed
         self._log = log
         self._said: deque[str] = deque(maxlen=5)
         self._process: asyncio.subprocess.Process | None = None
@@ -83,17 +95,12 @@ class Pipes:
 
         launch = self._launch
         new_group: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x200}
-        process = await asyncio.create_subprocess_exec(
-            *launch.argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(launch.env),
-            cwd=launch.cwd,
-            limit=_CHUNK,
-            **new_group,
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Watched(limit=_CHUNK, loop=loop), *launch.argv, env=dict(launch.env), cwd=launch.cwd, **new_group
         )
-        self._process = process
+        process = asyncio.subprocess.Process(transport, protocol, loop)
+        self._process, self._transport = process, transport
         into, incoming = anyio.create_memory_object_stream[Any](0)
         outgoing, out_of = anyio.create_memory_object_stream[Any](_QUEUED_MESSAGES)
         self._streams = (into, incoming, outgoing, out_of)
@@ -101,6 +108,7 @@ class Pipes:
             asyncio.create_task(self._read(process, into)),
             asyncio.create_task(self._write(process, out_of, into)),
             asyncio.create_task(self._drain_stderr(process)),
+            asyncio.create_task(self._watch(protocol.exited, into)),
         ]
         return incoming, outgoing
 
@@ -128,12 +136,17 @@ class Pipes:
         try:
             while chunk := await stdout.read(_CHUNK):
                 for line in lines.feed(chunk):
+                    if len(line.data) < _MAX_NOTICE and _LIST_CHANGED in line.data:
+                        # These may come in thousands, and one is as good as many.
+                        self._changed.set()
+                        continue
                     message = self._message(line)
                     if message is not None:
                         await _hand_over(into, message)
                     count += 1
                     if count % _BURST == 0:
                         await asyncio.sleep(_REST)
+                await asyncio.sleep(0)
         except OSError as error:
             self._tell_once("stdout", f"its stdout cannot be read: {error}")
         finally:
@@ -177,26 +190,36 @@ class Pipes:
             into.close()
             self._gone.set()
 
+    async def _watch(self, exited: asyncio.Event, into: MemoryObjectSendStream[Any]) -> None:
+        """A child that inherited its pipes keeps them open, so that their ends do not tell when the server has gone."""
+        await exited.wait()
+        await asyncio.sleep(_LAST_LINES)
+        into.close()
+        self._gone.set()
+
     async def _drain_stderr(self, process: asyncio.subprocess.Process) -> None:
         """Read stderr to its end, so that the server never blocks on it; its first lines go into the log."""
-        lines = Lines(4_000)
+        lines = Lines(_MAX_STDERR_LINE)
         stderr = process.stderr
         assert stderr is not None  # noqa: S101 - it was opened as a pipe
-        count = 0
+        logged = 0
         with contextlib.suppress(OSError):
             while chunk := await stderr.read(_CHUNK):
-                for line in lines.feed(chunk):
-                    text = visible_line(line.data.decode("utf-8", "replace"))
-                    if not text.strip():
-                        continue
-                    count += 1
-                    self._said.append(text)
-                    if count <= MAX_LOGGED_LINES:
+                if logged == MAX_LOGGED_LINES:
+                    self._tell_once("stderr", "it writes more to stderr, which is dropped")
+                    self._note(chunk[-_MAX_STDERR_LINE:].splitlines())
+                    continue
+                for line in lines.feed(chunk)[: MAX_LOGGED_LINES - logged]:
+                    logged += 1
+                    for text in self._note([line.data]):
                         self._log.info("MCP server %s: %s", self._name, text)
-                    elif count == MAX_LOGGED_LINES + 1:
-                        self._log.warning("MCP server %s: it writes more to stderr, which is dropped", self._name)
-                    if count % _BURST == 0:
-                        await asyncio.sleep(_REST)
+
+    def _note(self, lines: Iterable[bytes]) -> list[str]:
+        """Keep the last lines in mind, for the case that they are its last words; the lines made fit to show."""
+        texts = [visible_line(line.decode("utf-8", "replace")).strip() for line in lines]
+        texts = [text for text in texts if text]
+        self._said.extend(texts)
+        return texts
 
     def _tell_once(self, what: str, text: str) -> None:
         if what not in self._told:
@@ -227,7 +250,19 @@ class Pipes:
         into.close()
         out_of.close()
         # A child that left the group can still hold the pipes; the transport would wait for their ends.
-        _transport(process).close()
+        self._transport.close()
+
+
+class _Watched(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells at once when the process has ended; `Process.wait` waits for the ends of its pipes, too."""
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=limit, loop=loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
 
 
 class Line:
@@ -323,8 +358,3 @@ def _signal_group(process: asyncio.subprocess.Process, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-def _transport(process: asyncio.subprocess.Process) -> asyncio.SubprocessTransport:
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # nothing public gives it
-    return transport

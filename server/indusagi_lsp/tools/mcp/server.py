@@ -208,7 +208,10 @@ class Server:
         self.definition = launch.digest
         self._set("starting", "")
         gone = asyncio.Event()
-        transport = Web(self.config, gone) if self.config.url else Pipes(self.name, launch, gone, self._log)
+        if self.config.url:
+            transport: Web | Pipes = Web(self.config, gone)
+        else:
+            transport = Pipes(self.name, launch, gone, self._listed_anew, self._log)
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._connected(transport, gone, tasks)
