@@ -17,6 +17,7 @@ from indusagi_lsp.memory.entry import (
 )
 from indusagi_lsp.memory.files import FileMemoryStore
 from indusagi_lsp.memory.index import MemoryIndex
+from indusagi_lsp.memory.migrate import Migrated, migrate
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.service import MemoryService, Remembered
 from indusagi_lsp.memory.sqlite import SqliteMemoryStore
@@ -36,9 +37,11 @@ __all__ = [
     "MemoryService",
     "MemorySource",
     "MemoryStore",
+    "Migrated",
     "Remembered",
     "ScoredEntry",
     "SqliteMemoryStore",
+    "migrate",
     "now_from",
     "utc_now",
 ]

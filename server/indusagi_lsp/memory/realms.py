@@ -86,6 +86,7 @@ class InMemoryRanking(BaseStore):
             for name in realms:
                 for identifier in self._realm(name).expired(now):
                     self._evict_touched((name,), identifier, now)
+                    self._realm(name).remove(identifier)
 
     def _filtered(self, query: MemoryQuery, realms: Sequence[str], limit: int | None) -> list[MemoryEntry]:
         with self._guard:

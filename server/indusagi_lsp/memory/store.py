@@ -305,6 +305,22 @@ class BaseStore(MemoryStore):
                 raise Conflict(msg)
             return self._present(self._changed((realm,), entry.identifier, lambda _: self._sealed(entry))), True
 
+    @property
+    def agent(self) -> str:
+        """The agent that this store was opened for."""
+        return self._agent
+
+    def exactly(self, scope: MemoryScope, identifier: str) -> MemoryEntry | None:
+        """The entry of that identifier in just this scope, or None."""
+        realm = self.realm(scope)
+        self._evict_touched((realm,), identifier, self._now())
+        entry = self._load(realm, identifier)
+        return None if entry is None else self._checked(entry)
+
+    def accept(self, entry: MemoryEntry) -> None:
+        """Put an entry in as it is, with its times and its proof, over one of the same identifier in its scope."""
+        self._changed((self.realm(entry.scope),), entry.identifier, lambda _: self._checked(entry))
+
     def adopt(self, identifier: str) -> MemoryEntry:
         """Vouch for the visible entry of that identifier, as if this user had written it.
 

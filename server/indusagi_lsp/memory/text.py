@@ -28,6 +28,9 @@ NEAR_WEIGHT = 0.5
 """Neighbouring turns count half: measured best on conversations."""
 SPLIT_WEIGHT = 1.0
 
+LONGEST_WORD = 100
+"""Letters of a word that count; databases cannot index words without end."""
+
 MAX_QUERY_WORDS = 128
 """A question's words beyond this many are not looked up."""
 
@@ -201,7 +204,7 @@ class Terms(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=65536)
 def _word(run: str) -> str:
     """The indexed form of one word of one kind of letters."""
-    word = run.casefold()
+    word = run.casefold()[:LONGEST_WORD]
     if word.isascii():
         return stem(word)
     bare = _ACCENTS.sub("", unicodedata.normalize("NFD", word))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from indusagi_lsp.memory import BaseStore, EmbeddingProvider, FileMemoryStore
+from indusagi_lsp.memory.redis import RedisMemoryStore
 from indusagi_lsp.memory.sqlite import SqliteMemoryStore
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -60,4 +61,12 @@ def open_store(kind: str, place: str, **options: Any) -> BaseStore:
         return FileMemoryStore(Path(place) / "memory", **options)
     if kind == "sqlite":
         return SqliteMemoryStore(Path(place) / "memory.db", **options)
+    if kind == "redis":
+        url, prefix = place.split("#")
+        return RedisMemoryStore(url, prefix=prefix, **options)
+    if kind == "postgres":
+        from indusagi_lsp.memory.postgres import PostgresMemoryStore
+
+        address, schema = place.split("#")
+        return PostgresMemoryStore(address, schema=schema, **options)
     raise AssertionError(kind)

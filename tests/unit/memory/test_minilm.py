@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from indusagi_lsp.contract.errors import InvalidState
-from indusagi_lsp.memory import MemoryEntry, MemoryQuery, SqliteMemoryStore
-from indusagi_lsp.memory import minilm
+from indusagi_lsp.memory import MemoryEntry, MemoryQuery, SqliteMemoryStore, minilm
 from indusagi_lsp.memory.minilm import MiniLmEmbedder
 from indusagi_lsp.memory.wordpiece import WordPiece
 
