@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from indusagi_lsp.models import Models
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
+    from indusagi_lsp.sessions.watch import SessionWatcher
 
 INDUSAGI = ".indusagi"
 BLOBS = "blobs"
@@ -102,6 +103,7 @@ class Host:
         self._search: SearchIndex | None = None
         self._host_tools: tuple[Tool, ...] = ()
         self._jobs = Jobs()
+        self._watcher: SessionWatcher | None = None
         self.permissions = Permissions(places.state, uri)
         self.questions: dict[str, m.ApproveParams] = {}
 
@@ -221,7 +223,22 @@ class Host:
             agent, session, outlet=self._outlet, workspace=self.uri, clock=self.clock, on_change=self.changed
         )
         self._live[session.id] = live
+        await self.watch()
         return live
+
+    async def watch(self) -> None:
+        """Watch for what other windows and programs do to the sessions, from the first one that is used here on."""
+        if self._watcher is not None or self.settings.watch == "off":
+            return
+        from indusagi_lsp.sessions.watch import SessionWatcher
+
+        self._watcher = SessionWatcher(
+            self.store,
+            on_sessions=lambda _: self.changed(),
+            on_notice=lambda text: self.notices.append(Notice("warning", "polling", text)),
+            mode=self.settings.watch,
+        )
+        await self._watcher.start()
 
     async def use_model(self, live: LiveSession, model: str) -> None:
         """Use another model in a session, from its next run on.
@@ -388,6 +405,8 @@ class Host:
 
     async def close(self) -> None:
         """End every run, and let go of every file."""
+        if self._watcher is not None:
+            await self._watcher.close()
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in live))
         await self._jobs.close()

@@ -31,6 +31,7 @@ async def new(host: Host, params: m.SessionNewParams) -> m.SessionInfo:
 
 async def listing(host: Host, params: m.SessionListParams) -> m.SessionListResult:
     """`session/list`: the newest first; a cursor is the place after which to go on."""
+    await host.watch()
     summaries = sorted(await host.store.summaries(), key=lambda one: (-one.updated_at, one.id))
     summaries = [one for one in summaries if params.archived or not one.archived]
     if params.query:

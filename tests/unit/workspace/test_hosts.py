@@ -391,10 +391,11 @@ async def test_two_windows_see_each_other_and_lose_nothing(rig: HostsRig) -> Non
     await second.call(o.RESUME, sessionId=session)
     await asyncio.gather(rig.say(session, "one"), second.say(session, "two"))
 
-    for window in (rig, second):
-        live = next(iter(window.hosts._hosts.values())).live[session]
-        await live.session.refresh()
-    trees = [await window.call(o.SESSION_TREE, sessionId=session) for window in (rig, second)]
+    for _ in range(500):
+        trees = [await window.call(o.SESSION_TREE, sessionId=session) for window in (rig, second)]
+        if all(len(tree.nodes) == 6 for tree in trees):
+            break
+        await asyncio.sleep(0.02)  # the watcher's own time is measured in its benchmark
     assert {node.id for node in trees[0].nodes} == {node.id for node in trees[1].nodes}
     assert {node.preview for node in trees[0].nodes} >= {"from the first window", "one", "two"}
     changed = [
