@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -72,7 +71,7 @@ def new_session(root: Path, name: str) -> None:
         await session.append([user("first")])
         await store.close()
 
-    asyncio.run(make())
+    logs.run(make())
 
 
 def check(root: Path, name: str, acks: Path) -> None:
@@ -209,7 +208,7 @@ def test_every_call_fails_in_every_way(root: Path, always: bool) -> None:
                 with open(root / "s.jsonl", "ab") as file:
                     file.write(b'{"type":"torn')
                 calls = Failing(name, at, code, always=always, part=part)
-                acknowledged, path = asyncio.run(scenario(root, calls))
+                acknowledged, path = logs.run(scenario(root, calls))
                 state = logs.read(root)
                 said = logs.contents(state)
                 assert set(acknowledged) <= set(said), (name, code, at)

@@ -7,7 +7,7 @@ refuses, the lines stay queued and go out with the next write, and the caller is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,10 +51,12 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A queued line; `node` where it is a node's."""
+    """A queued line; `node` where it is a node's, `head` (leaf and mac) where it is a head's, `record` of another type."""
 
     data: bytes
     node: str | None = None
+    record: Mapping[str, Any] | None = None
+    head: tuple[str | None, str | None] | None = None
 
 
 class Session:
@@ -579,13 +581,13 @@ class Session:
             msg = f"A record cannot be stored: {error}."
             raise InvalidInput(msg) from error
         self._state.take_record(record)
-        self._queue.append(_Line(line))
+        self._queue.append(_Line(line, record=record))
 
     def _enqueue_head(self, why: str) -> None:
         leaf = self.graph.leaf
         line, mac = self._store.head_line(self.id, leaf, why, sign=self._own)
         self._state.note_head(leaf, mac)
-        self._queue.append(_Line(line))
+        self._queue.append(_Line(line, head=(leaf, mac)))
 
     def _own_path(self, leaf: str | None) -> bool:
         """Whether a head on `leaf` may be signed: on our own path, or under another head of this user."""
@@ -698,13 +700,22 @@ class Session:
             state.graph.put(node, len(text))
             if node.id not in queued:
                 lines.append(_Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
-        leaf = self.graph.leaf
+        for line in self._queue:
+            if line.record is not None:
+                state.take_record(line.record)
+        leaf, own = self.graph.leaf, self._own
         theirs = state.head
         self._adopt(state, log_status)
-        if leaf is not None and leaf in self.graph:
+        if leaf is None or leaf in self.graph:
+            # The path is the same, and its ids are hashes: it is as much ours as it was.
             self.graph.branch_from(leaf)
+            self._own = own
         self._queue[:0] = lines
-        self._state.note_head(self.graph.leaf, None)
+        heads = [line.head for line in self._queue if line.head is not None]
+        for head in heads:
+            self._state.note_head(*head)
+        if lines and not heads:
+            self._enqueue_head("append")
         apart = theirs is not None and leaf is not None and not self.graph.is_ancestor(theirs, leaf)
         self._tell(Change((), theirs, (leaf, theirs) if apart and leaf and theirs else (), reloaded=True))
 
@@ -738,12 +749,11 @@ class Session:
     def _adopt(self, state: SessionState, status: Loaded | None) -> None:
         """Take a state that was read anew as ours; the graph stays the same object for those who hold it."""
         self._missing = False
-        own = self._own
         graph = self._state.graph
         graph.become(state.graph)
         state.graph = graph
         self._state = state
-        self._own = (own and status is None) or state.trusts(graph.leaf)
+        self._own = state.trusts(graph.leaf)
         if status is None:
             self._log.adopt(None, 0)
         else:
