@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
 from indusagi_lsp.contract import jsontext
-from indusagi_lsp.contract.approvals import ApprovalRequest, Approver
+from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Verdict
+from indusagi_lsp.contract.clock import NewId
+from indusagi_lsp.contract.tools import Effect
+from indusagi_lsp.tools.mcp.launch import Launch
 from indusagi_lsp.tools.mcp.naming import PREFIX
+from indusagi_lsp.tools.mcp.offers import Offer, Offers
 
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Iterable, Mapping
-
-    from indusagi_lsp.contract.clock import NewId
-    from indusagi_lsp.tools.mcp.launch import Launch
-    from indusagi_lsp.tools.mcp.offers import Offer, Offers
+_EFFECTS = (Effect.EXECUTE.value, Effect.NETWORK.value)
 
 
 class Grants(Protocol):
@@ -123,15 +123,17 @@ class Permission:
     async def _put(self, action: str) -> bool:
         """Put a question to the user."""
         sha256 = hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest()
-        request = ApprovalRequest(self._new_id(), "", "", "", f"{PREFIX}__{self._name}", action, sha256)
+        tool = f"{PREFIX}__{self._name}"
+        # Afresh: neither a mode nor a word for another action stands for this one; what lasts is kept in `grants`.
+        request = ApprovalRequest(self._new_id(), "", "", "", tool, action, sha256, effects=_EFFECTS, afresh=True)
         try:
-            decision = await self._approver(request)
+            answer = await self._approver(request)
         except Exception:  # noqa: BLE001 - logged; no answer is a denial
             self._log.exception("MCP server %s: the approver failed; that is a denial", self._name)
             return False
-        # "once" lasts as long as we run; anything wider is kept.
-        self._lasting = decision not in ("once", "deny")
-        return decision != "deny"
+        decision = answer.decision if isinstance(answer, Verdict) else answer
+        self._lasting = decision == "always"
+        return decision in request.options and decision != "deny"
 
     async def _load(self) -> Grant | None:
         try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +18,6 @@ from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.tools.mcp.config import McpConfig, plain, safe_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Where things are and how to talk to the user; no name here ever holds a key. Proxies are left out because their
 # addresses do: a server that needs one gets it by its `env`.

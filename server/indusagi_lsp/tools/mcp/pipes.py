@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import signal
 import sys
 from collections import deque
 from collections.abc import Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from indusagi_lsp.contract.text import visible_line
+from indusagi_lsp.tools.mcp.launch import Launch
 
 if TYPE_CHECKING:
-    import logging
-    from types import TracebackType
-
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
-
-    from indusagi_lsp.tools.mcp.launch import Launch
 
     Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
     Outgoing: TypeAlias = MemoryObjectSendStream[SessionMessage]

@@ -11,30 +11,28 @@ import asyncio
 import contextlib
 import importlib
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from indusagi_lsp import __version__
+from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import IndusagiError, ToolFailed
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.text import visible, visible_line
 from indusagi_lsp.contract.tools import ToolContext, ToolOutcome
 from indusagi_lsp.tools.mcp.config import McpConfig, safe_url
 from indusagi_lsp.tools.mcp.content import result_text
+from indusagi_lsp.tools.mcp.grants import Permission
 from indusagi_lsp.tools.mcp.launch import prepare
 from indusagi_lsp.tools.mcp.offers import MAX_TOOLS, Offer, Offers, read_offers
 from indusagi_lsp.tools.mcp.pipes import Pipes
 from indusagi_lsp.tools.mcp.web import Web
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import mcp_types
     from mcp.client.client import Client
-
-    from indusagi_lsp.contract.clock import Clock
-    from indusagi_lsp.tools.mcp.grants import Permission
 
 State: TypeAlias = Literal["off", "idle", "asking", "starting", "ready", "waiting", "denied", "failed"]
 
@@ -112,6 +110,7 @@ class Server:
         self._listed_anew = asyncio.Event()
         self._told_left_out: tuple[str, ...] = ()
         self._told_failure = False
+        self._refused = False
         self._closing = False
 
     def start(self) -> None:
@@ -311,8 +310,7 @@ class Server:
                 pause = min(2 * pause, self._pace.relist_max)
                 async with asyncio.timeout(self.config.timeout):
                     listed = await self._list(client)
-                if not await self._take(read_offers(self.name, listed), first=False):
-                    return
+                await self._take(read_offers(self.name, listed), first=False)
                 quiet_since = self._clock.monotonic()
         except Exception as error:  # noqa: BLE001 - its list cannot be read; what it has stays as it was
             if self._client is client:
@@ -320,8 +318,8 @@ class Server:
                     "warning", f"MCP server {self.name}: its tools cannot be read ({_words(error, self.config)})."
                 )
 
-    async def _take(self, offers: Offers, *, first: bool) -> bool:
-        """Use what is allowed of a list, and ask about the rest; whether later changes are of interest."""
+    async def _take(self, offers: Offers, *, first: bool) -> None:
+        """Use what is allowed of a list, and ask about the rest; after a no, what is new is left alone."""
         if offers.left_out and offers.left_out != self._told_left_out:
             self._told_left_out = offers.left_out
             what = "; ".join(offers.left_out[:10])
@@ -329,11 +327,14 @@ class Server:
         self._publish(self._permission.allows(offers))
         if first:
             self._set("ready", "")
+        if self._refused:
+            return
+
         if await self._permission.accept(offers):
             self._publish(offers)
-            return True
-        self._tell("info", f"MCP server {self.name}: its changed tools are not used, as you said.")
-        return False
+        else:
+            self._refused = True
+            self._tell("info", f"MCP server {self.name}: its changed tools are not used, as you said.")
 
     def _publish(self, offers: Offers) -> None:
         before, self.offers = self.offers, offers

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
+from indusagi_lsp.contract.approvals import Approver
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
+from indusagi_lsp.contract.events import Notice
+from indusagi_lsp.contract.tools import PlanningTool
+from indusagi_lsp.tools.mcp.config import McpConfig
 from indusagi_lsp.tools.mcp.grants import Grants, Permission
 from indusagi_lsp.tools.mcp.server import Pace, Server, State
 from indusagi_lsp.tools.mcp.tool import McpTool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from indusagi_lsp.contract.approvals import Approver
-    from indusagi_lsp.contract.events import Notice
-    from indusagi_lsp.contract.tools import PlanningTool
-    from indusagi_lsp.tools.mcp.config import McpConfig
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +49,8 @@ class McpServers:
     Args:
         config: the servers by name, from the user's own configuration.
         approver: asked before a server is started whose definition is new or changed, and before tools are used that
-            are new or changed. `once` lasts as long as this object, anything wider is kept in `grants`. Such a question
-            belongs to no run: its session, run and call ids are empty, its tool is `mcp__NAME`.
+            are new or changed. `always` is kept in `grants`; `once` and `session` last as long as this object. Such a
+            question belongs to no run: its session, run and call ids are empty, its tool is `mcp__NAME`.
         grants: where standing permissions are kept.
         clock: the time.
         log: where causes are looked for; stderr of the servers goes there, bounded.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.errors import ToolFailed
+from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.tools.mcp.offers import Offer, check_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from indusagi_lsp.contract.models import ToolSpec
-    from indusagi_lsp.tools.mcp.server import Server
+from indusagi_lsp.tools.mcp.server import Server
 
 _ANYTHING = frozenset({Effect.READ, Effect.WRITE, Effect.EXECUTE, Effect.NETWORK})
 _READS = frozenset({Effect.READ})

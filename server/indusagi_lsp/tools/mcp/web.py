@@ -5,17 +5,16 @@ The address, its headers, and no other place: the SDK follows redirects within t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from indusagi_lsp.tools.mcp.config import McpConfig
+
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncIterator
-    from types import TracebackType
-
     import httpx2
-
-    from indusagi_lsp.tools.mcp.config import McpConfig
 
 MAX_BODY = 8 * 1024 * 1024
 _CONNECT_SECONDS = 15.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
+from indusagi_lsp.contract.approvals import ApprovalRequest, Decision, Verdict
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.tools import PlannedCall, PlanningTool, ToolContext, ToolOutcome
 from indusagi_lsp.tools.mcp import McpConfig, McpServers, Pace
@@ -26,16 +26,16 @@ class User:
 
     def __init__(self) -> None:
         self.answers: list[Decision] = []
-        self.always: Decision = "session"
+        self.always: Decision = "always"
         self.asked: list[ApprovalRequest] = []
         self.told: list[Notice] = []
         self.changes = 0
         self.kept: dict[str, str] = {}
 
-    async def __call__(self, request: ApprovalRequest) -> Decision:
+    async def __call__(self, request: ApprovalRequest) -> Verdict:
         self.asked.append(request)
         await asyncio.sleep(0)
-        return self.answers.pop(0) if self.answers else self.always
+        return Verdict(self.answers.pop(0) if self.answers else self.always)
 
     async def get(self, key: str) -> str | None:
         return self.kept.get(key)
