@@ -25,6 +25,7 @@ MAY_WRITE = {
     "terminal": "the prompt history in the user's own folder",
     "workspace/permissions.py": "standing permissions, in the state folder of the user",
     "models": "the user's cache folder",
+    "workflows/claims.py": "locks of executions, in the state folder of the user",
 }
 MAY_START = {"tools": "commands and servers of tools", "models": "none of ours", "terminal": "the server"}
 MAY_HOLD_STATE = {"models/localserver.py": "the main module of a process that exists to hold one thing"}
@@ -129,7 +130,11 @@ def test_a_server_imports_no_engine():
 
 
 @pytest.mark.parametrize(
-    "engine", ["contract", "conductor", "ledger", "condensation", "sessions", "memory", "models", "tools"]
+    "engine",
+    [
+        "contract", "conductor", "ledger", "condensation", "sessions", "memory", "models", "tools", "checkpoints",
+        "workflows",
+    ],  # fmt: skip
 )
 def test_the_engine_knows_nothing_of_lsp(engine):
     for path in (PACKAGE / engine).rglob("*.py"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput
-from indusagi_lsp.contract.jsontext import dumps, loads
 from indusagi_lsp.memory import MemoryEntry, MemoryQuery, MemoryScope, MemorySource, utc_now
 from indusagi_lsp.memory.secrets import redact
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from indusagi_lsp.memory import MemoryStore
+    from indusagi_lsp.memory import ExpirationPolicy, MemoryStore
     from indusagi_lsp.memory.entry import Now
 
 TAG = "checkpoint"
 """Every checkpoint has this tag beside the workflow's name, since a memory may have any tag."""
 
 _PREFIX = "checkpoint:"
+_STATE = "state"
 
 
 class WorkflowContext:
@@ -115,6 +116,8 @@ class CheckpointManager:
         context: WorkflowContext,
         completed_step_ids: Iterable[str],
         current_step_id: str | None,
+        *,
+        expiration: ExpirationPolicy | None = None,
     ) -> WorkflowCheckpoint:
         """Save how far an execution has come, in place of its former checkpoint. Shapes of secrets are left out.
 
@@ -123,6 +126,7 @@ class CheckpointManager:
             context: what its steps share; `workflow_name` in its metadata names the workflow, else it is "unknown".
             completed_step_ids: the steps that are done.
             current_step_id: the step to go on from; None when all is done.
+            expiration: when the checkpoint may be forgotten; None keeps it.
 
         Returns:
             The checkpoint as it can be loaded again.
@@ -140,18 +144,21 @@ class CheckpointManager:
             "contextState": _without_secrets(context.as_dict()),
         }
         try:
-            content = dumps(record).decode("utf-8")
-        except (TypeError, ValueError) as error:
+            # With spaces, so that the store's look for secrets does not see one value run into the next.
+            text = json.dumps(record, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
             message = f"The state of workflow {workflow!r} cannot be saved: {error}."
             raise InvalidInput(message, hint="Keep only JSON data in the context.") from error
         stored = self._store.store(
             MemoryEntry(
                 identifier=_PREFIX + execution_id,
-                content=content,
+                content=f"Workflow {workflow}, execution {execution_id}: {len(record['completedStepIds'])} steps done.",
                 tags=(workflow, TAG),
-                metadata={"kind": TAG, "executionId": execution_id},
+                # Not in the content, whose words are indexed: a state may be long, and is written at every step.
+                metadata={"kind": TAG, "executionId": execution_id, _STATE: text},
                 scope=self._scope,
                 created_at=self._now(),
+                expiration=expiration,
                 source=MemorySource(execution_id),
             )
         )
@@ -168,7 +175,8 @@ class CheckpointManager:
         entries = self._store.list(MemoryQuery(tags=tags, scope=self._scope))
         entries.sort(key=lambda entry: entry.changed_at, reverse=True)
         restored = (self._restored(entry) for entry in entries)
-        return [checkpoint for checkpoint in restored if checkpoint is not None]
+        # By the name itself too: a workflow may be called as the tag of all.
+        return [one for one in restored if one is not None and workflow_name in (None, one.workflow_name)]
 
     def delete_checkpoint(self, execution_id: str) -> bool:
         """Forget how far an execution has come; whether there was a checkpoint."""
@@ -179,8 +187,8 @@ class CheckpointManager:
         if TAG not in entry.tags or (self._require_trust and not entry.trusted):
             return None
         try:
-            record = msgspec.convert(loads(entry.content), _Record)
-        except (ValueError, msgspec.ValidationError):
+            record = msgspec.convert(json.loads(entry.metadata[_STATE]), _Record)
+        except (KeyError, TypeError, ValueError, RecursionError, msgspec.ValidationError):
             return None
         return WorkflowCheckpoint(
             workflow_name=record.workflow_name,

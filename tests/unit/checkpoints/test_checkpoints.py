@@ -92,7 +92,7 @@ def test_a_state_that_is_no_json_is_refused_and_the_former_stays(open_store):
 def test_secrets_are_left_out(open_store):
     manager = CheckpointManager(open_store())
     key = "sk-" + "a1B2" * 8
-    manager.save_checkpoint("run-1", context(output=["the key is " + key], **{"x": {key: 1}}), set(), "a")
+    manager.save_checkpoint("run-1", context(output=["the key is " + key], x={key: 1}), set(), "a")
     state = manager.load_checkpoint("run-1").context_state
     assert key not in repr(state)
     assert state["values"]["output"] == ["the key is [redacted]"]
