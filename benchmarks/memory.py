@@ -54,12 +54,62 @@ def _functions(count: int) -> dict[str, Any]:
     import ast
     import importlib.util
 
-    names = (
-        "argparse ast calendar configparser contextlib copy csv difflib email.utils fnmatch fractions gettext gzip heapq inspect "
-        "ipaddress locale mailbox mimetypes ntpath optparse os pathlib pickle pkgutil plistlib pprint random sched shelve shlex "
-        "shutil smtplib socket statistics string subprocess symtable tarfile tempfile textwrap threading timeit trace traceback "
-        "types unittest.case urllib.parse urllib.request uuid warnings webbrowser xml.dom.minidom zipfile"
-    ).split()
+    names = [
+        "argparse",
+        "ast",
+        "calendar",
+        "configparser",
+        "contextlib",
+        "copy",
+        "csv",
+        "difflib",
+        "email.utils",
+        "fnmatch",
+        "fractions",
+        "gettext",
+        "gzip",
+        "heapq",
+        "inspect",
+        "ipaddress",
+        "locale",
+        "mailbox",
+        "mimetypes",
+        "ntpath",
+        "optparse",
+        "os",
+        "pathlib",
+        "pickle",
+        "pkgutil",
+        "plistlib",
+        "pprint",
+        "random",
+        "sched",
+        "shelve",
+        "shlex",
+        "shutil",
+        "smtplib",
+        "socket",
+        "statistics",
+        "string",
+        "subprocess",
+        "symtable",
+        "tarfile",
+        "tempfile",
+        "textwrap",
+        "threading",
+        "timeit",
+        "trace",
+        "traceback",
+        "types",
+        "unittest.case",
+        "urllib.parse",
+        "urllib.request",
+        "uuid",
+        "warnings",
+        "webbrowser",
+        "xml.dom.minidom",
+        "zipfile",
+    ]
     entries: list[dict[str, Any]] = []
     questions: dict[str, str] = {}
     for name in names:

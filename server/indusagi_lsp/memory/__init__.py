@@ -1,7 +1,7 @@
 """What is remembered across runs, and how it is found again.
 
-Light to import: NumPy, databases and embedders are imported at their first use. All stores block, so call them from worker
-threads; `MemoryService` does so.
+Light to import: NumPy, databases and embedders are imported at their first use. All stores block, so call them from
+worker threads; `MemoryService` does so.
 """
 
 from __future__ import annotations

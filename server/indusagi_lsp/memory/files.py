@@ -1,8 +1,8 @@
 """The seed's store: one readable JSON file per entry, in a folder that people can look into.
 
-A file is named by the hash of realm and identifier, so that any identifier is safe and no two collide. A write goes to a
-temporary file that is synced and then takes the old one's place, under a lock that other processes obey. Files that cannot
-be read are skipped with a notice, never removed.
+A file is named by the hash of realm and identifier, so that any identifier is safe and no two collide. A write goes
+to a temporary file that is synced and then takes the old one's place, under a lock that other processes obey. Files
+that cannot be read are skipped with a notice, never removed.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class _Known(msgspec.Struct):
 class FileMemoryStore(InMemoryRanking):
     """A `MemoryStore` that keeps each entry as a JSON file.
 
-    Storing and reading one entry costs the same however many there are; a search looks at every file's stamp, and is right
-    for some thousands of entries.
+    Storing and reading one entry costs the same however many there are; a search looks at every file's stamp, and is
+    right for some thousands of entries.
 
     Args:
         root: the folder, made at the first write (0700; files 0600).

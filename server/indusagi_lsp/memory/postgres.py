@@ -25,7 +25,7 @@ from indusagi_lsp.memory.entry import (
 )
 from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import Question, Statistics, best_score, frequency_part, relative_score
-from indusagi_lsp.memory.postgres_schema import is_current, migrate_schema
+from indusagi_lsp.memory.postgres_schema import check_name, is_current, migrate_schema
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import fuse
 from indusagi_lsp.memory.store import BaseStore, Change
@@ -64,6 +64,7 @@ class PostgresMemoryStore(BaseStore):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        check_name(schema)
         self._address = address
         self._schema = schema
         self._connections = connections
@@ -197,7 +198,7 @@ class PostgresMemoryStore(BaseStore):
 
     def _cosines(self, run: Any, vector: Sequence[float], realms: Sequence[str]) -> dict[int, float]:
         embedder = self._embedder.id if self._embedder else ""
-        if not any(vector) or len(vector) > LONGEST_VECTOR:
+        if len(vector) > LONGEST_VECTOR:
             return {}
         rows = run(
             "SELECT id, 1 - (vector OPERATOR(public.<=>) %s::public.vector) FROM {entries}"
@@ -215,7 +216,8 @@ class PostgresMemoryStore(BaseStore):
             return []
         where, values = _where(query, realms)
         keys = run(
-            f"SELECT id, created, identifier, breadth FROM {{entries}} WHERE id = ANY(%s) AND {where}",
+            "SELECT id, created, identifier, breadth FROM {entries}"  # noqa: S608 - only placeholders are joined
+            f" WHERE id = ANY(%s) AND {where}",
             (list(scores), *values),
         )
         ranked = sorted((-scores[row], -created, bytes(name), breadth, row) for row, created, name, breadth in keys)
@@ -253,11 +255,13 @@ class PostgresMemoryStore(BaseStore):
         weights = terms.weights()
         searched = entry.embedding is not None and len(entry.embedding) <= LONGEST_VECTOR
         run(
-            "INSERT INTO {entries} (realm, identifier, breadth, created, ends, superseded, digest, words, terms, lexemes,"
+            "INSERT INTO {entries} (realm, identifier, breadth, created, ends, superseded, digest, words, terms,"
+            " lexemes,"
             " tags, record, embedder, embedding, vector)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, array_to_tsvector(%s::text[]), %s, %s, %s, %s,"
             " %s::public.vector) ON CONFLICT (realm, identifier) DO UPDATE SET breadth = excluded.breadth,"
-            " created = excluded.created, ends = excluded.ends, superseded = excluded.superseded, digest = excluded.digest,"
+            " created = excluded.created, ends = excluded.ends, superseded = excluded.superseded,"
+            " digest = excluded.digest,"
             " words = excluded.words, terms = excluded.terms, lexemes = excluded.lexemes, tags = excluded.tags,"
             " record = excluded.record, embedder = excluded.embedder, embedding = excluded.embedding,"
             " vector = excluded.vector",

@@ -44,13 +44,10 @@ def migrate_schema(connection: Any, schema: str, *, terms_version: int, reindex:
         reindex: cuts all words anew; called where the stored ones are of another version.
 
     Raises:
-        InvalidInput: the schema's name is none, or the tables are newer than this program.
+        InvalidInput: the tables are newer than this program.
     """
     from psycopg import sql
 
-    if not schema.isascii() or not schema.isidentifier():
-        message = f"{schema!r} is no name for a schema."
-        raise InvalidInput(message)
     names = {"schema": sql.Identifier(schema), "vector": sql.SQL("public.vector")}
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"indusagi {schema}",))
@@ -76,6 +73,17 @@ def migrate_schema(connection: Any, schema: str, *, terms_version: int, reindex:
                 reindex(connection)
             update = sql.SQL("UPDATE {schema}.versions SET step = %s, terms = %s").format(**names)
             connection.execute(update, (len(STEPS), terms_version))
+
+
+def check_name(schema: str) -> None:
+    """Refuse what is no plain name.
+
+    Raises:
+        InvalidInput: it has other characters than ASCII letters, digits and `_`, or begins with a digit.
+    """
+    if not schema.isascii() or not schema.isidentifier():
+        message = f"{schema!r} is no name for a schema."
+        raise InvalidInput(message)
 
 
 def is_current(connection: Any, schema: str, terms_version: int) -> bool:

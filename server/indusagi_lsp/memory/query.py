@@ -17,7 +17,8 @@ class MemoryQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tags: the entry must have all of these; an empty list asks for nothing.
-        metadata: key and value that must match. Values compare by type: `True` is not 1, 10 is more than 9. A value that
+        metadata: key and value that must match. Values compare by type: `True` is not 1, 10 is more than 9. A value
+            that
             is an object of operators compares instead: `{"$gt": 9, "$lte": 100}`, also `$gte`, `$lt`, `$ne`, `$in`.
         scope: sees this scope and every wider one; None means AGENT, which sees all that this agent may see.
         start_time: `created_at` is not before it; a plain date means its first moment in UTC.
@@ -119,7 +120,7 @@ def _number(value: Any) -> bool:
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal and of one type; whole and broken numbers are one type, truth values another."""
+    """Whether two JSON values are equal and of one type; all numbers are one type, truth values another."""
     if _number(left) and _number(right):
         return bool(left == right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):

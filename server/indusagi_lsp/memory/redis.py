@@ -1,8 +1,8 @@
 """Short-lived shared state: memories in Redis, which also lets them go by itself when they expire.
 
 An entry is a value under a key of its own, with the server's time to live. For each realm a hash names its entries with
-the number of their last change, and a counter counts the changes; so a reader that is up to date asks for one number, and
-one that is not fetches only what has changed. Ranking happens here, over what was fetched.
+the number of their last change, and a counter counts the changes; so a reader that is up to date asks for one number,
+and one that is not fetches only what has changed. Ranking happens here, over what was fetched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The default store of the server: one SQLite file per workspace, with full text and vectors in it.
 
 Full text is ranked by the formula of `lexical`, fed from the index's own lists of places; SQLite's `bm25` knows neither
-who may see what nor a score between 0 and 1. The number of words and the realm of every entry are held in memory, as are
-the vectors once they are asked for; both follow the writes of other processes.
+who may see what nor a score between 0 and 1. The number of words and the realm of every entry are held in memory, as
+are the vectors once they are asked for; both follow the writes of other processes.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class SqliteMemoryStore(BaseStore):
     def _raw_scores(
         self, connection: sqlite3.Connection, question: Question, realms: Sequence[str]
     ) -> tuple[dict[int, float], float]:
-        """The sum of BM25 for every visible entry that shares a word with the question, and that of an identical text."""
+        """The BM25 sums of all visible entries that share a word with the question, and that of an identical text."""
         sizes = self._current_sizes(connection)
         visible = sizes.confined_to(realms)
         entries, words = self._totals(connection, realms)
@@ -317,8 +317,8 @@ class SqliteMemoryStore(BaseStore):
         for batch in _batches(list(by_row)):
             marks = ",".join("?" * len(batch))
             sql = (
-                "SELECT id, created, identifier, breadth FROM entries e"
-                f" WHERE e.id IN ({marks}) AND {where}"  # noqa: S608 - only placeholders are joined
+                "SELECT id, created, identifier, breadth FROM entries e "  # noqa: S608 - only placeholders are joined
+                f"WHERE e.id IN ({marks}) AND {where}"
             )
             for row, created, identifier, breadth in connection.execute(sql, (*batch, *values)):
                 keys.append((-by_row[row], -created, identifier, breadth, row))
@@ -423,7 +423,8 @@ class SqliteMemoryStore(BaseStore):
     def _ended(connection: sqlite3.Connection, realms: Sequence[str], now: datetime) -> list[int]:
         marks = ",".join("?" * len(realms))
         rows = connection.execute(
-            f"SELECT id FROM entries INDEXED BY entries_by_end WHERE ends IS NOT NULL AND ends <= ? AND realm IN ({marks})",  # noqa: S608 - only placeholders are joined
+            "SELECT id FROM entries INDEXED BY entries_by_end"  # noqa: S608 - only placeholders are joined
+            f" WHERE ends IS NOT NULL AND ends <= ? AND realm IN ({marks})",
             (micros(now), *realms),
         )
         return [row for (row,) in rows]

@@ -23,10 +23,11 @@ APPLICATION_ID = 0x494E4D45
 BUSY_MS = 30_000
 """Milliseconds to wait for another process that writes."""
 
-# `entries.id` is the row of the full-text index and of the vector. Times are microseconds since the epoch. `breadth` is 0
-# for scope AGENT, 1 for SHARED, 2 for GLOBAL. `words` is the number of indexed words, `record` the entry as JSON without
-# its vector. `realms` counts what is in each realm. The full-text index holds no text of its own; its words come from
-# `text.index_terms`, so its tokenizer must only split at spaces, which `ascii` does for the words that we make.
+# `entries.id` is the row of the full-text index and of the vector. Times are microseconds since the epoch. `breadth`
+# is 0 for scope AGENT, 1 for SHARED, 2 for GLOBAL. `words` is the number of indexed words, `record` the entry as JSON
+# without its vector. `realms` counts what is in each realm. The full-text index holds no text of its own; its words
+# come from `text.index_terms`, so its tokenizer must only split at spaces, which `ascii` does for the words that we
+# make.
 TABLES = (
     """CREATE TABLE entries (
         id INTEGER PRIMARY KEY, realm TEXT NOT NULL, identifier BLOB NOT NULL, breadth INTEGER NOT NULL,

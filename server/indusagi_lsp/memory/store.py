@@ -1,8 +1,8 @@
 """The store of memories as every back end offers it, and the rules that all of ours share.
 
-`MemoryStore` is the seed's abstract class; whoever brings a store of their own derives from it. `BaseStore` adds what our
-back ends have in common: who may see what, lazy expiry, vectors at storage time, proofs of origin, the refusal of secrets,
-and ranking. A back end of ours supplies six primitives.
+`MemoryStore` is the seed's abstract class; whoever brings a store of their own derives from it. `BaseStore` adds what
+our back ends have in common: who may see what, lazy expiry, vectors at storage time, proofs of origin, the refusal of
+secrets, and ranking. A back end of ours supplies six primitives.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MemoryStore(abc.ABC):
 
     @abc.abstractmethod
     def retrieve(self, identifier: str) -> MemoryEntry | None:
-        """The visible entry of that identifier, that of the narrowest scope if there are several; None if there is none."""
+        """The visible entry of that identifier, of the narrowest scope if there are several; None if there is none."""
 
     @abc.abstractmethod
     def search(self, query: MemoryQuery) -> Hits:
@@ -143,9 +143,9 @@ def realm_name(scope: MemoryScope, workspace: str, agent: str) -> str:
 class BaseStore(MemoryStore):
     """What our back ends share.
 
-    A store is opened for one workspace and one agent, and shows what that agent may see: its own entries, those shared in
-    the workspace, and global ones. This is decided here, by naming the realms that a verb may touch, and every primitive
-    is confined to the realms that it is given; so no verb can forget it.
+    A store is opened for one workspace and one agent, and shows what that agent may see: its own entries, those
+    shared in the workspace, and global ones. This is decided here, by naming the realms that a verb may touch, and
+    every primitive is confined to the realms that it is given; so no verb can forget it.
 
     Args:
         workspace: the identity of the workspace; entries of another one are invisible.

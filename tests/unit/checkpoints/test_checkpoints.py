@@ -134,8 +134,8 @@ def test_a_killed_process_leaves_its_last_checkpoint(tmp_path):
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     assert worker.stdout is not None
-    for _ in range(20):
-        worker.stdout.readline()
+    for number in range(20):
+        assert worker.stdout.readline() == f"{number}\n"
     worker.kill()
     said = [int(line) for line in worker.stdout.read().split()]
     worker.stdout.close()

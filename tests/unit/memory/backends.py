@@ -33,8 +33,17 @@ class WheelEmbedder(EmbeddingProvider):
 
     AXES = ("database", "network", "colour", "food")
     WORDS: ClassVar = {
-        "postgres": 0, "sql": 0, "table": 0, "port": 1, "socket": 1, "wire": 1, "red": 2, "blue": 2, "bread": 3, "soup": 3,
-    }  # fmt: skip
+        "postgres": 0,
+        "sql": 0,
+        "table": 0,
+        "port": 1,
+        "socket": 1,
+        "wire": 1,
+        "red": 2,
+        "blue": 2,
+        "bread": 3,
+        "soup": 3,
+    }
 
     def __init__(self) -> None:
         self.calls = 0

@@ -98,8 +98,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     # In memory where the machine has such a folder: the many small writes need not wait for a disk.
     home = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=home) as place:
-        if kind in ("postgres", "redis"):
-            place = f"{request.getfixturevalue(kind + '_address')}#t{uuid.uuid4().hex[:12]}"
-        bench = Bench(kind, place)
+        served = kind in ("postgres", "redis")
+        address = f"{request.getfixturevalue(kind + '_address')}#t{uuid.uuid4().hex[:12]}" if served else place
+        bench = Bench(kind, address)
         yield bench
         bench.close()

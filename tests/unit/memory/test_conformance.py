@@ -198,9 +198,34 @@ class TestRemember:
 
 class TestIdentifiers:
     AWKWARD = (
-        "a/b", "../x", "..", ".", "/etc/passwd", "C:\\x", "CON", "nul.json", "A", "a", "🚀", "🎯", "é", "e\u0301", " ", "a ", "\x00",
-        "\n", "\ud800", "x" * 1024, "é" * 1024, "%2e%2e", "'; DROP TABLE entries; --", "{}", "*", "\u202e", "日本",
-    )  # fmt: skip
+        "a/b",
+        "../x",
+        "..",
+        ".",
+        "/etc/passwd",
+        "C:\\x",
+        "CON",
+        "nul.json",
+        "A",
+        "a",
+        "🚀",
+        "🎯",
+        "é",
+        "e\u0301",
+        " ",
+        "a ",
+        "\x00",
+        "\n",
+        "\ud800",
+        "x" * 1024,
+        "é" * 1024,
+        "%2e%2e",
+        "'; DROP TABLE entries; --",
+        "{}",
+        "*",
+        "\u202e",
+        "日本",
+    )
 
     def test_any_text_to_1024_characters_is_its_own(self, bench):
         store = bench.open()
@@ -330,7 +355,7 @@ class TestTime:
 
     def test_the_ends_of_the_calendar(self, bench):
         store = bench.open()
-        for number, moment in enumerate((datetime.min, datetime.max)):
+        for number, moment in enumerate((datetime.min, datetime.max)):  # noqa: DTZ901 - naive on purpose
             store.store(entry(f"e{number}", created_at=moment))
         assert ids(store.list()) == ["e1", "e0"]
         far = timezone(timedelta(hours=14))
@@ -451,10 +476,36 @@ class TestLexical:
     @pytest.mark.parametrize(
         "text",
         [
-            "gateway/run.py", "pre-edit", "TODO: fix", "it's", "C++", "@host", "#tag", '"unbalanced', "NEAR(", "*", "", "AND", "OR NOT",
-            "a^2", "col:term", "(", "{}", "-x", "+x", "\x00", "'; --", "^", "content : x", "\ud800", "\\", "x" * 5000, "%", "_",
+            "gateway/run.py",
+            "pre-edit",
+            "TODO: fix",
+            "it's",
+            "C++",
+            "@host",
+            "#tag",
+            '"unbalanced',
+            "NEAR(",
+            "*",
+            "",
+            "AND",
+            "OR NOT",
+            "a^2",
+            "col:term",
+            "(",
+            "{}",
+            "-x",
+            "+x",
+            "\x00",
+            "'; --",
+            "^",
+            "content : x",
+            "\ud800",
+            "\\",
+            "x" * 5000,
+            "%",
+            "_",
         ],
-    )  # fmt: skip
+    )
     def test_any_text_is_a_query(self, bench, text):
         store = bench.open()
         store.store(entry("e", f"before {text} after"))
@@ -466,13 +517,25 @@ class TestLexical:
     def test_languages_without_spaces(self, bench):
         store = bench.open()
         texts = {
-            "zh": "数据库使用端口8090运行", "ja": "テストはデータベースを使います", "ko": "데이터베이스를 사용합니다", "mix": "itgcログの設定", "wide": "ＡＰＩの鍵",
-        }  # fmt: skip
+            "zh": "数据库使用端口8090运行",
+            "ja": "テストはデータベースを使います",
+            "ko": "데이터베이스를 사용합니다",
+            "mix": "itgcログの設定",
+            "wide": "ＡＰＩの鍵",
+        }
         for name, text in texts.items():
             store.store(entry(name, text))
         for question, name in {
-            "数据": "zh", "端口": "zh", "8090": "zh", "テスト": "ja", "데이터": "ko", "itgc": "mix", "設定": "mix", "api": "wide", "鍵": "wide",
-        }.items():  # fmt: skip
+            "数据": "zh",
+            "端口": "zh",
+            "8090": "zh",
+            "テスト": "ja",
+            "데이터": "ko",
+            "itgc": "mix",
+            "設定": "mix",
+            "api": "wide",
+            "鍵": "wide",
+        }.items():
             assert ids(store.search(MemoryQuery(text=question)))[:1] == [name], question
 
     def test_identifiers_are_found_by_their_parts_and_other_spellings(self, bench):
@@ -481,8 +544,13 @@ class TestLexical:
         store.store(entry("snake", "the http_request_id is logged"))
         store.store(entry("other", "nothing of the kind"))
         for question, name in {
-            "user": "camel", "get_user_name": "camel", "getUserName": "camel", "GetUserName": "camel", "HTTPRequestID": "snake", "request": "snake",
-        }.items():  # fmt: skip
+            "user": "camel",
+            "get_user_name": "camel",
+            "getUserName": "camel",
+            "GetUserName": "camel",
+            "HTTPRequestID": "snake",
+            "request": "snake",
+        }.items():
             assert ids(store.search(MemoryQuery(text=question))) == [name], question
 
     def test_stems_and_stop_words(self, bench):
@@ -591,8 +659,10 @@ class TestTrust:
         store = bench.open(mac=mine)
         store.store(entry("own", "read the README"))
         assert {found.identifier: found.trusted for found in store.list()} == {
-            "foreign": False, "unsigned": False, "own": True,
-        }  # fmt: skip
+            "foreign": False,
+            "unsigned": False,
+            "own": True,
+        }
         trusted = MemoryQuery(trusted_only=True, max_results=1)
         assert ids(store.list(trusted)) == ["own"]
         assert ids(store.recall("README", trusted)) == ["own"]

@@ -59,7 +59,8 @@ def test_reading_makes_no_folder(store, folder):
 @pytest.mark.parametrize(
     "damage",
     [
-        b"", b"{", b"[]", b"null", b"\x00\xff", b"{}", b'{"version":2}', b"\xef\xbb\xbf{}", b'{"version":1,"identifier":1}',
+        b"", b"{", b"[]", b"null", b"\x00\xff", b"{}", b'{"version":2}', b"\xef\xbb\xbf{}",
+        b'{"version":1,"identifier":1}',
         b'{"version":1,"identifier":"x","content":"y","scope":"agent","createdAt":"yesterday","updatedAt":"2026-01-01"}',
         b'{"version":1,"identifier":"x","content":"y","scope":"everyone","createdAt":"2026-01-01","updatedAt":"2026-01-01"}',
         b"[" * 100_000,

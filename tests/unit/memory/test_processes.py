@@ -79,7 +79,7 @@ def test_threads_of_one_process(bench):
                 store.search(MemoryQuery(text="fact", max_results=2))
                 if number % 5 == 0:
                     store.delete(f"e{number}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - shown below
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(4)]
@@ -110,7 +110,7 @@ def test_two_handles_that_change_one_entry_lose_nothing(bench):
                             raise
                     else:
                         break
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - shown below
             failures.append(error)
 
     from indusagi_lsp.memory import utc_now
