@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -27,7 +27,7 @@ _STEP_MS = 10
 _DEBOUNCE_MS = 50
 _POLL_SECONDS = 0.5
 _CHECK_MS = 5_000
-_SETTLE_SECONDS = 0.3
+_SETTLE_SECONDS = (0.05, 0.2, 1.0)
 
 _Stamp: TypeAlias = tuple[int, int, int]
 
@@ -55,8 +55,8 @@ class SessionWatcher:
         self._mode: Mode = mode
         self._poll_seconds = poll_seconds
         self._seen: dict[str, _Stamp] = {}
-        self._stop = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._way = (store.root.parent.parent, store.root.parent, store.root)
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -66,25 +66,24 @@ class SessionWatcher:
     async def start(self) -> None:
         """Begin to watch."""
         self._seen = await asyncio.to_thread(self._look)
-        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._look_again())]
+        self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Watch no more."""
-        self._stop.set()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
+        if self._task is not None:
+            self._task.cancel()
             with suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
+                await self._task
+            self._task = None
 
     # --- seeing -------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while self._mode == "native":
             try:
-                async for names in self._native():
-                    await self._tell(names if names is not None else await self._differences())
+                async with aclosing(self._native()) as changes:
+                    async for names in changes:
+                        await self._tell(names if names is not None else await self._differences())
             except OSError as error:
                 self._mode = "polling"
                 self._on_notice(
@@ -95,12 +94,7 @@ class SessionWatcher:
             await asyncio.sleep(self._poll_seconds)
             await self._tell(await self._differences())
 
-    async def _look_again(self) -> None:
-        """The watches are armed some time after the start; what happened before that is found here."""
-        await asyncio.sleep(_SETTLE_SECONDS)
-        await self._tell(await self._differences())
-
-    async def _native(self) -> AsyncIterator[set[str] | None]:
+    async def _native(self) -> AsyncGenerator[set[str] | None, None]:
         """The ids of changed sessions, as the system tells of them; None asks for a look at all. Ends when a folder of
         the way to the sessions comes or goes, so that the watches can be set anew.
 
@@ -108,35 +102,46 @@ class SessionWatcher:
             OSError: the system gives no watches.
         """
         library = await asyncio.to_thread(importlib.import_module, "watchfiles")
-        root = self._store.root
-        way = [root.parent.parent, root.parent, root]
-        folders = await asyncio.to_thread(lambda: [str(folder) for folder in way if folder.is_dir()])
+        folders = await asyncio.to_thread(self._folders)
         if not folders:
             await asyncio.sleep(self._poll_seconds)
             return
-        own = {str(folder) for folder in way}
-        yield None
+        own = {str(folder) for folder in self._way}
+        again = asyncio.Event()
+        settling = asyncio.create_task(self._settle(folders, again))
+        try:
+            async for changes in library.awatch(
+                *folders,
+                watch_filter=None,
+                step=_STEP_MS,
+                debounce=_DEBOUNCE_MS,
+                rust_timeout=_CHECK_MS,
+                yield_on_timeout=True,
+                recursive=False,
+                stop_event=again,
+            ):
+                paths = {path for _, path in changes}
+                names = {name for path in paths if (name := self._session(path)) is not None}
+                if names:
+                    yield names
+                if not changes or not own.isdisjoint(paths):
+                    yield None
+                    if folders != await asyncio.to_thread(self._folders) or not own.isdisjoint(paths):
+                        return
+        finally:
+            settling.cancel()
 
-        async for changes in library.awatch(
-            *folders,
-            watch_filter=None,
-            step=_STEP_MS,
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=_CHECK_MS,
-            yield_on_timeout=True,
-            recursive=False,
-            stop_event=self._stop,
-        ):
-            if not changes:
-                yield None  # nothing for a while: see that no change was missed
-                continue
-            paths = {path for _, path in changes}
-            names = {name for path in paths if (name := self._session(path)) is not None}
-            if names:
-                yield names
-            if not own.isdisjoint(paths):
-                yield None
+    async def _settle(self, folders: list[str], again: asyncio.Event) -> None:
+        """The watches are armed some time after they were asked for: find what happened before that."""
+        for pause in _SETTLE_SECONDS:
+            await asyncio.sleep(pause)
+            await self._tell(await self._differences())
+            if folders != await asyncio.to_thread(self._folders):
+                again.set()
                 return
+
+    def _folders(self) -> list[str]:
+        return [str(folder) for folder in self._way if folder.is_dir()]
 
     def _session(self, path: str) -> str | None:
         folder, name = os.path.split(path)
