@@ -25,7 +25,7 @@ import {
 import { isRecord } from '../shared/guards';
 import { type CommandLine, locateServer, ServerMissing, type ServerSettings } from './locate';
 import { OneAtATime } from './serial';
-import { asServerError, type Method, type Operations, ServerError } from './wire';
+import { asServerError, type Method, type Params, type Result, ServerError } from './wire';
 
 export type ConnectionState = 'starting' | 'running' | 'stopped' | 'failed';
 
@@ -91,19 +91,15 @@ export class Connection implements vscode.Disposable {
     this.setState('stopped');
   }
 
-  async request<M extends Method>(
-    method: M,
-    params: Operations[M][0],
-    token?: vscode.CancellationToken,
-  ): Promise<Operations[M][1]> {
+  async request<M extends Method>(method: M, params: Params<M>, token?: vscode.CancellationToken): Promise<Result<M>> {
     const client = this.client;
     if (client?.state !== State.Running) {
       throw new ServerError('interrupted', vscode.l10n.t('The server is not running.'), vscode.l10n.t('Restart it.'));
     }
     try {
       return await (token === undefined
-        ? client.sendRequest<Operations[M][1]>(method, params)
-        : client.sendRequest<Operations[M][1]>(method, params, token));
+        ? client.sendRequest<Result<M>>(method, params)
+        : client.sendRequest<Result<M>>(method, params, token));
     } catch (reason) {
       throw asServerError(reason);
     }

@@ -1,29 +1,10 @@
 // The operations as typed functions, and their failures as one kind of error.
-import type * as p from '../protocol';
-import { Methods } from '../protocol';
+import type { Operations } from '../protocol';
 import { isRecord, isString } from '../shared/guards';
 
-export interface Operations {
-  [Methods.sessionNew]: [p.SessionNewParams, p.SessionInfo];
-  [Methods.sessionList]: [p.SessionListParams, p.SessionListResult];
-  [Methods.sessionTree]: [p.SessionParams, p.TreeResult];
-  [Methods.sessionAdopt]: [p.SessionParams, p.AdoptResult];
-  [Methods.resume]: [p.ResumeParams, p.SessionView];
-  [Methods.submit]: [p.SubmitParams, p.SnapshotView];
-  [Methods.abort]: [p.SessionParams, p.AbortResult];
-  [Methods.snapshot]: [p.SnapshotParams, p.SnapshotResult];
-  [Methods.fork]: [p.ForkParams, p.ForkResult];
-  [Methods.condense]: [p.CondenseParams, p.CondenseResult];
-  [Methods.condenseUndo]: [p.SessionParams, p.LeafResult];
-  [Methods.memoryRemember]: [p.RememberParams, p.RememberResult];
-  [Methods.memoryRecall]: [p.RecallParams, p.RecallResult];
-  [Methods.memoryList]: [p.MemoryListParams, p.MemoryListResult];
-  [Methods.memoryForget]: [p.ForgetParams, p.ForgetResult];
-  [Methods.modelsList]: [p.WorkspaceParams, p.ModelsListResult];
-  [Methods.status]: [p.WorkspaceParams, p.StatusResult];
-}
-
 export type Method = keyof Operations;
+export type Params<M extends Method> = Operations[M]['params'];
+export type Result<M extends Method> = Operations[M]['result'];
 
 /** What went wrong, for people: a kind that is stable, a message, and what to do. */
 export class ServerError extends Error {
