@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from indusagi_lsp.memory import MemoryEntry, MemoryQuery, MemoryScope
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -41,6 +43,7 @@ def test_two_processes_of_200_puts_make_400_entries(bench):
     assert [hit.entry.identifier for hit in reader.search(MemoryQuery(text="number1100", max_results=1))] == ["e1100"]
 
 
+@pytest.mark.timeout(900)
 def test_what_was_acknowledged_survives_a_kill(bench):
     rng = random.Random(7)
     acknowledged: set[str] = set()
