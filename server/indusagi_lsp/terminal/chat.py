@@ -16,14 +16,12 @@ from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.commands import COMMANDS
 from indusagi_lsp.terminal.plain import ANSWERED, FAILED, SERVER_DIED
-from indusagi_lsp.terminal.prompt import Complete, Input, LiveScreen, make_console, open_history
+from indusagi_lsp.terminal.prompt import ChatHistory, Complete, Input, LiveScreen, make_console, open_history
 from indusagi_lsp.terminal.talk import Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error, turn_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from prompt_toolkit.history import History
 
     from indusagi_lsp.contract.approvals import Decision
     from indusagi_lsp.protocol import messages as m
@@ -34,6 +32,14 @@ LEAVE_SECONDS = 2.0
 
 SHOWN_TURNS = 6
 """Turns of a resumed session that are shown."""
+
+# By decision: how it is offered, and what may be typed for it.
+_WORDS: dict[Decision, tuple[str, tuple[str, ...]]] = {
+    "once": ("[y]es", ("y", "yes")),
+    "session": ("yes for this [s]ession", ("s", "session")),
+    "always": ("[a]lways in this folder", ("a", "always")),
+    "deny": ("[n]o", ("n", "no")),
+}
 
 _ACTION_HEAD = 1500
 _ACTION_TAIL = 500
@@ -48,7 +54,7 @@ class Chat:
         history: what was typed before.
     """
 
-    def __init__(self, options: Options, screen: LiveScreen, history: History) -> None:
+    def __init__(self, options: Options, screen: LiveScreen, history: ChatHistory) -> None:
         self.screen = screen
         self.talk = Talk(options, screen, self._approve)
         self.draft = ""
@@ -247,22 +253,11 @@ class Chat:
         async with self._asking:
             self.say(f"{quoted(question.tool)} wants to run, {question.size:,} bytes:", "warning")
             self.say(action_text(question.action))
-            words = {"once": "[y]es", "session": "yes for this [s]ession", "always": "[a]lways here", "deny": "[n]o"}
-            offered = [words[option] for option in question.options]
-            answers: dict[str, Decision] = {
-                "y": "once",
-                "yes": "once",
-                "s": "session",
-                "session": "session",
-                "a": "always",
-                "always": "always",
-                "n": "deny",
-                "no": "deny",
-            }
-            allowed = {said: meant for said, meant in answers.items() if meant in question.options}
-            allowed |= {"n": "deny", "no": "deny"}
-            said = await self.input.ask(f"Allow? {', '.join(offered)}:", allowed)
-            return allowed[said]
+            offered = [option for option in question.options if option in _WORDS]
+            allowed: dict[str, Decision] = {said: option for option in offered for said in _WORDS[option][1]}
+            allowed |= dict.fromkeys(_WORDS["deny"][1], "deny")
+            words = ", ".join(_WORDS[option][0] for option in offered)
+            return allowed[await self.input.ask(f"Allow? {words}:", allowed)]
 
     def _arguments(self, command: str) -> list[tuple[str, str]]:
         if command == "/model":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
 LAST_WORDS = 30
 """Lines of the server's stderr that are kept, to be shown when it dies."""
 
@@ -83,7 +84,7 @@ class Client:
         self._on_stderr = on_stderr
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._handling: set[asyncio.Task[None]] = set()
+        self._handling: dict[Any, asyncio.Task[None]] = {}
         self._last_words: collections.deque[str] = collections.deque(maxlen=LAST_WORDS)
         self._gone: ServerGoneError | None = None
         self.garbage = 0
@@ -183,9 +184,10 @@ class Client:
                 # A child of the server that holds its pipes must not hold us.
                 async with asyncio.timeout(seconds):
                     await self._process.wait()
-        for task in (*self._tasks, *self._handling):
+        tasks = (*self._tasks, *self._handling.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._handling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         return self._process.returncode
 
     async def wait_gone(self) -> ServerGoneError:
@@ -254,14 +256,23 @@ class Client:
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             self._answered(number, message)
-        elif number is None:
+        elif method == "$/cancelRequest":
+            self._withdrawn(message.get("params"))
+        elif not isinstance(number, int | str):
             handler = self._on_notification.get(method)
             if handler is not None:
                 handler(message.get("params"))
         else:
             task = asyncio.create_task(self._asked(method, number, message.get("params")))
-            self._handling.add(task)
-            task.add_done_callback(self._handling.discard)
+            self._handling[number] = task
+            task.add_done_callback(lambda _: self._handling.pop(number, None))
+
+    def _withdrawn(self, params: Any) -> None:
+        """The server does not want an answer any more: it was given elsewhere, or came too late."""
+        number = params.get("id") if isinstance(params, dict) else None
+        task = self._handling.get(number) if isinstance(number, int | str) else None
+        if task is not None:
+            task.cancel()
 
     def _answered(self, number: Any, message: Mapping[str, Any]) -> None:
         answer = self._waiting.get(number) if isinstance(number, int) else None
@@ -283,6 +294,9 @@ class Client:
                 reply["result"] = _plain(await handler(params))
             except msgspec.ValidationError as error:
                 reply["error"] = {"code": INTERNAL_ERROR, "message": str(error)}
+            except asyncio.CancelledError:
+                self._send({**reply, "error": {"code": REQUEST_CANCELLED, "message": "The question was withdrawn."}})
+                raise
         self._send(reply)
 
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style as PromptStyle
 from rich.console import Console
@@ -145,7 +145,7 @@ class Input:
         screen: LiveScreen,
         view: RunView,
         *,
-        history: History,
+        history: ChatHistory,
         completer: Completer,
         interrupt: Callable[[], bool],
     ) -> None:
@@ -163,6 +163,7 @@ class Input:
             erase_when_done=True,
             enable_open_in_editor=False,
         )
+        history.wanted = lambda: self._question is None
         screen.changed = self.redraw
 
     async def line(self, draft: str = "") -> str:
@@ -181,7 +182,10 @@ class Input:
                 text = await self._session.prompt_async(self._message, default=draft)
                 if not self._answered(text):
                     return text
-                draft, self._draft = self._draft, ""
+                # While a wrong answer leaves the question open, what was being typed before it goes on waiting.
+                draft = ""
+                if self._question is None:
+                    draft, self._draft = self._draft, ""
         finally:
             ticking.cancel()
 
@@ -270,10 +274,31 @@ def make_console(proxy: StdoutProxy) -> Console:
     return Console(file=cast("IO[str]", proxy), force_terminal=True, highlight=False, markup=False, emoji=False)
 
 
-def open_history(path: Path) -> History:
+class ChatHistory(ThreadedHistory):
+    """What was typed before: prompts and commands, not the answers to questions. Its file is a thread's business.
+
+    Args:
+        kept: where it is kept.
+    """
+
+    def __init__(self, kept: History) -> None:
+        super().__init__(kept)
+        self.wanted: Callable[[], bool] = lambda: True
+
+    def append_string(self, string: str) -> None:
+        """Take a line, unless it answers a question."""
+        if self.wanted():
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        """Keep a line."""
+        asyncio.get_running_loop().run_in_executor(None, self.history.store_string, string)
+
+
+def open_history(path: Path) -> ChatHistory:
     """What was typed before, in a file that only its user can read; where that cannot be had, for this chat alone."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-        return FileHistory(path)
-    return InMemoryHistory()
+        return ChatHistory(FileHistory(path))
+    return ChatHistory(InMemoryHistory())

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 SESSION = "11112222333344445555666677778888"
+OPTIONS = ["once", "session", "always", "deny"]
 ZERO = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "cost": None}
 
 
@@ -82,11 +83,11 @@ class FakeServer:
             self.event("text_delta", delta=None)
             self.event("text_delta", delta="after garbage")
             self.settle(number, "after garbage")
-        elif text == "approve":
+        elif text.startswith("approve"):
             self.approvals["ask-1"] = number
             action = {"approvalId": "a", "workspace": "w", "sessionId": SESSION, "runId": "r", "callId": "c",
                       "tool": "run_command", "action": "rm -rf \u202e/ \x1b[2J", "size": 12, "sha256": "0",
-                      "options": ["once", "session", "deny"]}  # fmt: skip
+                      "options": ["once", "deny"] if "afresh" in text else OPTIONS}  # fmt: skip
             self.send({"id": "ask-1", "method": "indusagi/approve", "params": action})
         elif text == "slow":
             self.event("text_delta", delta="a beginning")
@@ -109,6 +110,10 @@ class FakeServer:
             self.settle(number, "Done.")
 
     def answered(self, message: dict[str, Any]) -> None:
+        if message.get("error", {}).get("code") == -32800:
+            self.event("approval_resolved", id="a", decision="once", by="another window")
+            self.settle(self.approvals.pop(message["id"]), "withdrawn")
+            return
         if message["id"] == "u":
             self.settle(self.runs.pop(), str(message["error"]["code"]))
             return
@@ -127,6 +132,10 @@ class FakeServer:
             self.answered(message)
         elif method == "indusagi/submit":
             self.submit(number, params["text"])
+        elif method == "indusagi/status":
+            # Somebody else has answered meanwhile.
+            self.send({"method": "$/cancelRequest", "params": {"id": "ask-1"}})
+            self.send({"id": number, "error": {"code": -32603, "message": "No status here."}})
         elif method == "indusagi/abort":
             self.send({"id": number, "result": {"phase": "streaming"}})
             while self.runs:

@@ -7,6 +7,7 @@ import io
 import os
 import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,7 @@ from rich.console import Console
 from indusagi_lsp.contract.places import user_places
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.terminal.chat import Chat, action_text
+from indusagi_lsp.terminal.client import RemoteError
 from indusagi_lsp.terminal.commands import COMMANDS, draw_tree
 from indusagi_lsp.terminal.prompt import LiveScreen, open_history
 
@@ -163,17 +165,10 @@ async def test_a_prompt_typed_meanwhile_is_queued_or_steers(options: Options, wi
 
 
 @pytest.mark.parametrize(
-    ("answer", "decision", "word"),
-    [
-        ("y", "once", "yes"),
-        ("s", "session", "yes"),
-        ("n", "deny", "no"),
-        ("No", "deny", "no"),
-        ("session", "session", ""),
-    ],
+    ("answer", "decision"),
+    [("y", "once"), ("s", "session"), ("n", "deny"), ("No", "deny"), ("session", "session"), ("a", "always")],
 )
-async def test_an_action_is_shown_and_asked_for(options: Options, answer: str, decision: str, word: str) -> None:
-    del word
+async def test_an_action_is_shown_and_asked_for(options: Options, answer: str, decision: str) -> None:
     async with person(options) as one:
         one.press("approve" + ENTER)
         await one.sees("run_command wants to run, 12 bytes:")
@@ -183,6 +178,29 @@ async def test_an_action_is_shown_and_asked_for(options: Options, answer: str, d
         await asyncio.sleep(0.05)
         assert "decided" not in one.shown
         await one.say(answer, f"decided: {decision}")
+
+
+async def test_only_what_is_offered_counts(options: Options) -> None:
+    async with person(options) as one:
+        one.press("approve afresh" + ENTER)
+        await one.sees("wants to run")
+        for answer in ("a", "s"):
+            one.press(answer + ENTER)
+        await asyncio.sleep(0.05)
+        assert "decided" not in one.shown
+        await one.say("y", "decided: once")
+
+
+async def test_a_question_that_was_answered_elsewhere_goes_away(options: Options) -> None:
+    async with person(options) as one:
+        one.press("approve" + ENTER)
+        await one.sees("wants to run")
+        await one.typing("")
+        await one.chat.talk.client.request("initialized-again", None)
+        with pytest.raises(RemoteError):
+            await one.chat.talk.client.request("indusagi/status", None)
+        await one.sees("allowed once")
+        await one.say("hello", "Done.")
 
 
 async def test_a_question_does_not_swallow_what_was_being_typed(options: Options) -> None:
@@ -279,12 +297,29 @@ async def test_a_refusal_is_a_sentence(options: Options) -> None:
         await one.say("hello", "Done.")
 
 
-async def test_history_is_kept_for_the_user_alone(options: Options) -> None:
+async def test_history_is_kept_for_the_user_alone_without_answers(options: Options) -> None:
     async with person(options) as one:
         await one.say("hello", "Done.")
+        one.press("approve" + ENTER)
+        await one.sees("wants to run")
+        await one.say("session", "decided: session")
+        await one.say("bye", "You said bye")
         path = user_places(os.environ).state / "chat-history"
-        assert "hello" in path.read_text()
-        assert path.stat().st_mode & 0o777 == 0o600
+        for _ in range(100):
+            kept = [line for line in content(path).split("\n") if line.startswith("+")]
+            if len(kept) == 3:
+                break
+            await asyncio.sleep(0.02)
+        assert kept == ["+hello", "+approve", "+bye"]
+        assert mode(path) == 0o600
+
+
+def content(path: Path) -> str:
+    return path.read_text()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 def test_a_long_action_shows_both_ends_and_its_size() -> None:
