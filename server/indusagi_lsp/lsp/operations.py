@@ -16,12 +16,19 @@ from indusagi_lsp.lsp.peer import Peer, encode_result
 from indusagi_lsp.lsp.progress import ProgressBoard
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.protocol.operations import CONDENSE, OPERATIONS, SUBMIT, Operation
+from indusagi_lsp.protocol.operations import (
+    CONDENSE,
+    OPERATIONS,
+    SUBMIT,
+    WORKFLOW_RESUME,
+    WORKFLOW_RUN,
+    Operation,
+)
 from indusagi_lsp.protocol.uris import normalise_uri
 
 logger = logging.getLogger(__name__)
 
-_LONG = frozenset({SUBMIT.name, CONDENSE.name})
+_LONG = frozenset({SUBMIT.name, CONDENSE.name, WORKFLOW_RUN.name, WORKFLOW_RESUME.name})
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`\Z")
 
 

@@ -12,7 +12,7 @@ from indusagi_lsp.lsp.peer import Peer
 from indusagi_lsp.lsp.progress import ProgressBoard
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import EventEncoder
-from indusagi_lsp.protocol.operations import MEMORY_CHANGED, SESSIONS_CHANGED, STATUS_CHANGED
+from indusagi_lsp.protocol.operations import MEMORY_CHANGED, SESSIONS_CHANGED, STATUS_CHANGED, WORKFLOW_PROGRESS
 
 GAP = "gap"
 
@@ -74,6 +74,10 @@ class ClientOutlet:
 
     async def approve(self, question: m.ApproveParams) -> Decision:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
+    def workflow(self, progress: m.WorkflowParams) -> None:
+        """Show how an execution of a workflow goes on."""
+        self._tell(WORKFLOW_PROGRESS, progress)
+
         return await approvals.ask(self._peer, self.features, question, self._approval_limit)
 
     def document(self, uri: str) -> str | None:

@@ -759,6 +759,112 @@ class SessionsChangedParams(Full, frozen=True):
 
 
 class MemoryChangedParams(Full, frozen=True):
+# --- workflows --------------------------------------------------------------------------------------------------------
+
+ExecutionId = Annotated[str, Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
+ExecutionState = Literal["running", "done", "failed", "waiting", "cancelled", "interrupted"]
+
+
+class WorkflowListParams(Wire, frozen=True):
+    """List the workflows that can be run here, and the newest `limit` executions."""
+
+    workspace: str | None = None
+    limit: Limit | None = None
+
+
+class WorkflowStepInfo(Full, frozen=True):
+    """A step of a workflow, as its definition has it."""
+
+    id: str
+    kind: Literal["prompt", "tool", "callable", "approve"]
+    title: str
+    needs: list[str]
+    when: str | None
+
+
+class WorkflowInfo(Full, frozen=True):
+    """A workflow. Where it cannot be run, `problem` says why, and there are no steps."""
+
+    name: str
+    title: str
+    description: str
+    file: str
+    origin: Literal["user", "workspace"]
+    inputs: dict[str, Any]
+    steps: list[WorkflowStepInfo]
+    problem: str
+
+
+class WorkflowStepResult(Full, frozen=True):
+    """How a step ended. `unknown`: it may have done its work all the same, and is asked about before it is repeated."""
+
+    id: str
+    status: Literal["ok", "failed", "skipped"]
+    output: Any
+    error: str | None
+    session: str | None
+    attempts: int
+    unknown: bool
+
+
+class WorkflowExecution(Full, frozen=True):
+    """One execution of a workflow; `unknown` are the steps that were begun and have no known end.
+
+    `waiting`: such a step was not allowed to be repeated. Every state but `running` and `done` can be resumed.
+    """
+
+    execution_id: str
+    workspace: str
+    workflow: str
+    state: ExecutionState
+    started_at: int
+    completed: list[str]
+    total: int
+    current: str
+    unknown: list[str]
+    error: str
+    steps: list[WorkflowStepResult]
+
+
+class WorkflowListResult(Full, frozen=True):
+    """The workflows, and the executions, the newest first and without the results of their steps."""
+
+    workflows: list[WorkflowInfo]
+    executions: list[WorkflowExecution]
+
+
+class WorkflowRunParams(Wire, frozen=True):
+    """Run a workflow. Answered when it has ended; the client may choose `executionId` to tell its progress apart."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    workspace: str | None = None
+    inputs: dict[str, Any] = {}
+    execution_id: ExecutionId | None = None
+    work_done_token: int | str | None = None
+
+
+class WorkflowResumeParams(Wire, frozen=True):
+    """Go on with an execution; `done` names steps of unknown outcome that have done their work. Answered at its end."""
+
+    execution_id: ExecutionId
+    workspace: str | None = None
+    done: list[str] = []
+    work_done_token: int | str | None = None
+
+
+class WorkflowCancelParams(Wire, frozen=True):
+    """Cancel an execution, also one that another window runs; what its steps have done stays done."""
+
+    execution_id: ExecutionId
+    workspace: str | None = None
+
+
+class WorkflowCancelResult(Full, frozen=True):
+    """Whether there was something to cancel."""
+
+    cancelled: bool
+
+
     """`indusagi/memoryChanged`: list again."""
 
     workspace: str
@@ -790,3 +896,18 @@ class ErrorData(Full, frozen=True):
 
     kind: str
     hint: str = ""
+class WorkflowParams(Full, frozen=True):
+    """`indusagi/workflow`: how an execution goes on. `status` is that of the step, at its end that of the execution."""
+
+    workspace: str
+    execution_id: str
+    workflow: str
+    kind: Literal["started", "step_started", "step_progress", "step_retry", "step_finished", "finished"]
+    step: str | None
+    status: str
+    text: str
+    completed: int
+    total: int
+    at: int
+
+

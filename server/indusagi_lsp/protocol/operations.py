@@ -68,6 +68,14 @@ STATUS = Operation("status", m.WorkspaceParams, m.StatusResult, "The server at a
 OPERATIONS: tuple[Operation, ...] = (
     SESSION_NEW,
     SESSION_LIST,
+WORKFLOW_LIST = Operation(
+    "workflow/list", m.WorkflowListParams, m.WorkflowListResult, "List workflows and their executions"
+)
+WORKFLOW_RUN = Operation("workflow/run", m.WorkflowRunParams, m.WorkflowExecution, "Run a workflow")
+WORKFLOW_RESUME = Operation(
+    "workflow/resume", m.WorkflowResumeParams, m.WorkflowExecution, "Go on with an execution that stopped"
+)
+WORKFLOW_CANCEL = Operation("workflow/cancel", m.WorkflowCancelParams, m.WorkflowCancelResult, "Cancel an execution")
     RESUME,
     SESSION_TREE,
     SESSION_ADOPT,
@@ -101,6 +109,10 @@ EVENT = "indusagi/event"
 STATUS_CHANGED = "indusagi/status"
 SESSIONS_CHANGED = "indusagi/sessionsChanged"
 MEMORY_CHANGED = "indusagi/memoryChanged"
+    WORKFLOW_LIST,
+    WORKFLOW_RUN,
+    WORKFLOW_RESUME,
+    WORKFLOW_CANCEL,
 APPROVE = "indusagi/approve"
 
 NOTIFICATIONS: dict[str, type[Any]] = {
@@ -109,3 +121,5 @@ NOTIFICATIONS: dict[str, type[Any]] = {
     SESSIONS_CHANGED: m.SessionsChangedParams,
     MEMORY_CHANGED: m.MemoryChangedParams,
 }
+WORKFLOW_PROGRESS = "indusagi/workflow"
+    WORKFLOW_PROGRESS: m.WorkflowParams,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indusagi_lsp.conductor import AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
+from indusagi_lsp.conductor import Agent, AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
 from indusagi_lsp.contract.approvals import ApprovalRequest, Decision, Verdict
 from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.errors import IndusagiError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
 
+    from indusagi_lsp.workspace.workflows import HostWorkflows
 INDUSAGI = ".indusagi"
 BLOBS = "blobs"
 RULES_FILE = "AGENTS.md"
@@ -101,6 +102,7 @@ class Host:
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
         self._memory: MemoryService | None = None
         self._search: SearchIndex | None = None
+        self._workflows: HostWorkflows | None = None
         self._host_tools: tuple[Tool, ...] = ()
         self._jobs = Jobs()
         self._watcher: SessionWatcher | None = None
@@ -398,6 +400,33 @@ class Host:
         Returns:
             A notice for each value that was not taken.
         """
+    @property
+    def workflows(self) -> HostWorkflows:
+        """The workflows of the user and of this workspace."""
+        if self._workflows is None:
+            from indusagi_lsp.workflows import ExecutorParts
+            from indusagi_lsp.workspace.workflows import HostWorkflows
+
+            parts = ExecutorParts(
+                open_agent=self._agent_for_step,
+                tools=lambda: {tool.spec.name: tool for tool in self._tools()},
+                approver=self._approve,
+                ask=self._ask,
+                document=self._document,
+                spill=self._spill,
+            )
+            self._workflows = HostWorkflows(self, parts, self._outlet, self._new_id)
+        return self._workflows
+
+    async def _agent_for_step(self, session_id: str | None, model: str | None, title: str) -> Agent:
+        """The agent for a prompt of a workflow: in a session of its own, or in the one that it names."""
+        if session_id is None:
+            return (await self.new_session(title=title, model=model)).agent
+        live = await self.session(session_id)
+        if model is not None:
+            await self.use_model(live, model)
+        return live.agent
+
         self.settings, self.notices = merge_settings(*layers)
         for live in self._live.values():
             live.agent.configure(await self._agent_config(self.models.card(live.agent.config.model)))
@@ -413,3 +442,5 @@ class Host:
         await self.store.close()
         if self._memory is not None:
             await self._memory.close()
+        if self._workflows is not None:
+            await self._workflows.close()

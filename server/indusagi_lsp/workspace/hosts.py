@@ -21,7 +21,14 @@ from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as o
 from indusagi_lsp.protocol.views import notice_view
 from indusagi_lsp.sessions import Signer, load_key
-from indusagi_lsp.workspace import serve_library, serve_memory, serve_models, serve_runs, serve_sessions
+from indusagi_lsp.workspace import (
+    serve_library,
+    serve_memory,
+    serve_models,
+    serve_runs,
+    serve_sessions,
+    serve_workflows,
+)
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
@@ -65,6 +72,10 @@ HANDLERS: Mapping[str, Handler] = {
     o.MODELS_LIST.name: serve_models.listing,
 }
 """The code of each operation that concerns one workspace; `status` concerns them all."""
+    o.WORKFLOW_LIST.name: serve_workflows.listing,
+    o.WORKFLOW_RUN.name: serve_workflows.run,
+    o.WORKFLOW_RESUME.name: serve_workflows.resume,
+    o.WORKFLOW_CANCEL.name: serve_workflows.cancel,
 
 
 class Hosts:
@@ -212,6 +223,10 @@ class Hosts:
         if session_id is None or len(hosts) == 1:
             return hosts[0]
         for host in hosts:
+        execution_id = getattr(params, "execution_id", None)
+        if execution_id is not None and len(hosts) > 1:
+            owners = [host for host in hosts if await host.workflows.knows(execution_id)]
+            return owners[0] if owners else hosts[0]
             if session_id in host.live:
                 return host
         for host in hosts:

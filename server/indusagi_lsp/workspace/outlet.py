@@ -32,6 +32,10 @@ class Outlet(Protocol):
         """Tell that a list of memories is out of date."""
         ...
 
+    def workflow(self, progress: m.WorkflowParams) -> None:
+        """Show how an execution of a workflow goes on."""
+        ...
+
     async def approve(self, question: m.ApproveParams) -> Decision:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
         ...

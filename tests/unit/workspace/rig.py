@@ -21,6 +21,7 @@ class RecordingOutlet:
         self.statuses: list[m.StatusParams] = []
         self.sessions: list[str] = []
         self.memories: list[str] = []
+        self.workflows: list[m.WorkflowParams] = []
         self.questions: list[m.ApproveParams] = []
         self.decision: Decision = "once"
         self.documents: dict[str, str] = {}
@@ -40,6 +41,9 @@ class RecordingOutlet:
 
     def memory_changed(self, workspace: str) -> None:
         self.memories.append(workspace)
+
+    def workflow(self, progress: m.WorkflowParams) -> None:
+        self.workflows.append(progress)
 
     async def approve(self, question: m.ApproveParams) -> Decision:
         self.questions.append(question)
