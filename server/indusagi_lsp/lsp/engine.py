@@ -90,6 +90,10 @@ class Engine:
             raise EngineUnavailableError("The server is ending.", hint="Start it again.")
         return self._hosts
 
+    def folders(self) -> list[str]:
+        """The URIs of the folders that are open."""
+        return list(self._open)
+
     async def change_folders(self, added: Sequence[Folder], removed: Sequence[Folder]) -> None:
         """Open and close folders. One that is removed and added at once stays open."""
         for folder in removed:

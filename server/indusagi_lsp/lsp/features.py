@@ -26,14 +26,6 @@ def register(server: IndusagiServer) -> None:
     def initialized(ls: Any, _params: types.InitializedParams) -> None:
         ls.client_ready()
 
-    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(ls: Any, params: types.DidOpenTextDocumentParams) -> None:
-        ls.document_opened(params.text_document.uri)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(ls: Any, params: types.DidCloseTextDocumentParams) -> None:
-        ls.document_closed(params.text_document.uri)
-
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders(ls: Any, params: types.DidChangeWorkspaceFoldersParams) -> None:
         added = [Folder.of(folder.uri, folder.name) for folder in params.event.added]

@@ -36,6 +36,7 @@ class ClientOutlet:
         self._approval_limit = approval_limit
         self._encoder = EventEncoder()
         self.features = ClientFeatures()
+        self.on_sessions_changed: Callable[[str], None] = lambda _: None
 
     def event(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: RunEvent) -> None:
         """Send one event, or show it as progress.
@@ -67,17 +68,18 @@ class ClientOutlet:
     def sessions_changed(self, workspace: str) -> None:
         """Tell that a list of sessions is out of date."""
         self._tell(SESSIONS_CHANGED, m.SessionsChangedParams(workspace=workspace))
+        self.on_sessions_changed(workspace)
 
     def memory_changed(self, workspace: str) -> None:
         """Tell that a list of memories is out of date."""
         self._tell(MEMORY_CHANGED, m.MemoryChangedParams(workspace=workspace))
 
-    async def approve(self, question: m.ApproveParams) -> Decision:
-        """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
     def workflow(self, progress: m.WorkflowParams) -> None:
         """Show how an execution of a workflow goes on."""
         self._tell(WORKFLOW_PROGRESS, progress)
 
+    async def approve(self, question: m.ApproveParams) -> Decision:
+        """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
         return await approvals.ask(self._peer, self.features, question, self._approval_limit)
 
     def document(self, uri: str) -> str | None:

@@ -38,6 +38,7 @@ class IndusagiProtocol(LanguageServerProtocol):
         result.capabilities.execute_command_provider = types.ExecuteCommandOptions(
             commands=[operation.command for operation in OPERATIONS], work_done_progress=True
         )
+        cast("IndusagiServer", self._server).agreed(result.capabilities)
         result.capabilities.experimental = {
             "indusagi": {
                 "protocolVersion": PROTOCOL_VERSION,

@@ -9,12 +9,14 @@ import logging
 from enum import Enum
 from typing import Any, Protocol
 
+import msgspec
 from pygls.exceptions import JsonRpcInvalidParams
 
 from indusagi_lsp.contract.jsontext import loads
 from indusagi_lsp.lsp.operations import OperationRunner
 from indusagi_lsp.lsp.peer import Peer
 from indusagi_lsp.lsp.protocol import IndusagiProtocol
+from indusagi_lsp.lsp.standard import StandardRequests
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.transport.framing import FrameError
 
@@ -55,15 +57,22 @@ class Receiver:
     Args:
         protocol: does the standard methods.
         operations: does ours.
+        standard: does the standard requests about documents, and keeps the documents.
         peer: gets the refusals.
         lifecycle: ends things.
     """
 
     def __init__(
-        self, protocol: IndusagiProtocol, operations: OperationRunner, peer: Peer, lifecycle: Lifecycle
+        self,
+        protocol: IndusagiProtocol,
+        operations: OperationRunner,
+        standard: StandardRequests,
+        peer: Peer,
+        lifecycle: Lifecycle,
     ) -> None:
         self._protocol = protocol
         self._operations = operations
+        self._requests = standard
         self._peer = peer
         self._lifecycle = lifecycle
         self.stage = Stage.NEW
@@ -101,7 +110,7 @@ class Receiver:
 
     def _request(self, request_id: int | str, method: str, message: dict[str, Any]) -> None:
         params = message.get("params")
-        if request_id in self._operations or self._protocol.knows_request(request_id):
+        if self._is_open(request_id):
             self._refuse(request_id, errors.INVALID_REQUEST, f"A request with the id {request_id!r} is still open.")
         elif self.stage is Stage.SHUTTING_DOWN:
             self._refuse(request_id, errors.INVALID_REQUEST, "The server is shutting down; only exit is taken.")
@@ -118,8 +127,14 @@ class Receiver:
             self._operations.command(request_id, params)
         elif params is not None and not isinstance(params, dict | list):
             self._refuse(request_id, errors.INVALID_REQUEST, "The params must be an object or an array.")
+        elif self._requests.takes(method):
+            self._requests.request(request_id, method, params)
         else:
             self._standard(request_id, method, message)
+
+    def _is_open(self, request_id: int | str) -> bool:
+        ours = request_id in self._operations or request_id in self._requests
+        return ours or self._protocol.knows_request(request_id)
 
     def _standard(self, request_id: int | str, method: str, message: dict[str, Any]) -> None:
         # JSON-RPC lets a sender leave params out; pygls does not.
@@ -146,7 +161,8 @@ class Receiver:
             logger.info("%s came outside of the session", method)
         elif method == "$/cancelRequest":
             request_id = params.get("id") if isinstance(params, dict) else None
-            if not self._operations.cancel(request_id) and self._protocol.knows_request(request_id):
+            ours = self._operations.cancel(request_id) or self._requests.cancel(request_id)
+            if not ours and self._protocol.knows_request(request_id):
                 self._protocol.dispatch(message)
         elif method == "window/workDoneProgress/cancel":
             self._lifecycle.cancel_progress(params.get("token") if isinstance(params, dict) else None)
@@ -154,9 +170,12 @@ class Receiver:
             if method == "initialized" and params is None:
                 message["params"] = {}
             try:
-                self._protocol.dispatch(message)
+                if not self._requests.sync(method, params):
+                    self._protocol.dispatch(message)
             except JsonRpcInvalidParams as error:
                 logger.warning("a notification was ignored: %s", error.message)
+            except msgspec.ValidationError as error:
+                logger.warning("%s was ignored: %s", method, error)
 
     def _response(self, message: dict[str, Any]) -> None:
         if not ("result" in message or "error" in message):

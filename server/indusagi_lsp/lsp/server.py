@@ -15,6 +15,7 @@ from pygls.protocol import default_converter
 from indusagi_lsp import __version__
 from indusagi_lsp.contract.clock import NewId, new_uuid
 from indusagi_lsp.lsp.client import ClientFeatures
+from indusagi_lsp.lsp.documents import Documents
 from indusagi_lsp.lsp.engine import Engine
 from indusagi_lsp.lsp.features import register
 from indusagi_lsp.lsp.folders import folders_of
@@ -25,10 +26,10 @@ from indusagi_lsp.lsp.peer import Peer, PeerError
 from indusagi_lsp.lsp.progress import ProgressBoard
 from indusagi_lsp.lsp.protocol import IndusagiProtocol
 from indusagi_lsp.lsp.receiver import Receiver, Stage
+from indusagi_lsp.lsp.standard import StandardRequests, announce
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.protocol.messages import SessionParams
 from indusagi_lsp.protocol.operations import ABORT
-from indusagi_lsp.protocol.uris import normalise_uri
 from indusagi_lsp.transport.framing import FrameError
 from indusagi_lsp.transport.outbox import Outbox
 from indusagi_lsp.transport.serve import Control
@@ -59,7 +60,7 @@ class IndusagiServer(LanguageServer):
         self._token = token
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finished: asyncio.Task[None] | None = None
-        self._documents: dict[str, str] = {}
+        self.documents = Documents()
         self._when_idle: list[Callable[[], None]] = []
         self._log_level = logging.getLogger("indusagi_lsp").level
         self.features = self._announced = ClientFeatures()
@@ -75,7 +76,9 @@ class IndusagiServer(LanguageServer):
         self.outlet = ClientOutlet(self.peer, self.board, self.document_text, self._approval_seconds)
         self.engine = Engine(self._hosts_factory, self.outlet, self.complain)
         self.operations = OperationRunner(self.engine, self.peer, self.board, self._new_id)
-        self.receiver = Receiver(self.protocol, self.operations, self.peer, self)
+        self.standard = StandardRequests(self)
+        self.outlet.on_sessions_changed = self.standard.sessions_changed
+        self.receiver = Receiver(self.protocol, self.operations, self.standard, self.peer, self)
 
     def receive(self, item: bytes | FrameError) -> None:
         """Take one message body, or the news that bytes made no sense."""
@@ -93,6 +96,7 @@ class IndusagiServer(LanguageServer):
         await asyncio.shield(self._finished)
 
     async def _finish(self) -> None:
+        await self.standard.finish()
         await self.operations.finish(_PATIENCE_SECONDS)
         await self.engine.shutdown(_HOSTS_SECONDS)
 
@@ -129,6 +133,15 @@ class IndusagiServer(LanguageServer):
         self._when_idle.clear()
         if params.process_id is not None:
             self._control.watch(params.process_id)
+
+    def agreed(self, capabilities: types.ServerCapabilities) -> None:
+        """Put into the answer to `initialize` what this client may ask of us, and note how it counts characters."""
+        encoding = capabilities.position_encoding
+        self.documents.encoding = "utf-8" if encoding == "utf-8" else "utf-32" if encoding == "utf-32" else "utf-16"
+        capabilities.text_document_sync = types.TextDocumentSyncOptions(
+            open_close=True, change=types.TextDocumentSyncKind.Incremental, save=True
+        )
+        announce(capabilities, self.features.asks)
 
     def client_ready(self) -> None:
         """The client is initialized: start what takes long."""
@@ -191,18 +204,10 @@ class IndusagiServer(LanguageServer):
         except (PeerError, TimeoutError) as error:
             logger.info("changes of settings will not be told: %s", error)
 
-    def document_opened(self, uri: str) -> None:
-        """Remember how pygls spells the URI of an open document."""
-        self._documents[normalise_uri(uri)] = uri
-
-    def document_closed(self, uri: str) -> None:
-        """Forget a document."""
-        self._documents.pop(normalise_uri(uri), None)
-
     def document_text(self, uri: str) -> str | None:
         """The unsaved text of a file that is open in the editor, else None."""
-        spelled = self._documents.get(normalise_uri(uri))
-        return None if spelled is None else self.workspace.get_text_document(spelled).source
+        document = self.documents.get(uri)
+        return None if document is None else document.text
 
     # --- small things
     # ---------------------------------------------------------------------------------------------

@@ -39,10 +39,16 @@ def preview(turn: Turn) -> str:
             text = "(image)"
         else:
             text = "(unknown block)"
-        line = " ".join(text[: PREVIEW_CHARS * 4].split())
+        line = short(text)
         if line:
-            return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+            return line
     return ""
+
+
+def short(text: str) -> str:
+    """The begin of a text, on one line."""
+    line = " ".join(text[: PREVIEW_CHARS * 4].split())
+    return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
 
 
 def notice_view(notice: Notice) -> m.NoticeView:

@@ -139,6 +139,20 @@ class Contents:
         for digest in blobs.named((turn,)):
             self.blobs.setdefault(digest, node)
 
+    def know(
+        self, node: str, parent: str | None, calls: tuple[str, ...], results: tuple[str, ...], *, verified: bool
+    ) -> None:
+        """Take a node in whose record was read elsewhere.
+
+        Args:
+            node: its id, not known yet.
+            parent: the id of its parent.
+            calls: ids of the tool calls that it makes.
+            results: ids of the calls that it answers.
+            verified: whether the id is the hash of the content.
+        """
+        self.nodes[node] = _Node(parent, calls, results, verified)
+
     def _names(self, kind: str, node: Any) -> None:
         if isinstance(node, str):
             self._named.append((kind, node))
