@@ -238,6 +238,63 @@ def test_a_conversation_in_a_terminal(bench: Bench, terminal: Any) -> None:
     assert terminal.exitstatus == 0
 
 
+def test_a_task_with_every_action_allowed_by_hand(bench: Bench) -> None:
+    """Run a failing test, mend the code, run the test again: each action is shown before it happens."""
+    import pexpect
+
+    (bench.workspace / "boats.py").write_text("def count():\n    return 3\n")
+    (bench.workspace / "check.py").write_text("from boats import count\nassert count() == 4\nprint('all well')\n")
+    test = {"name": "run_command", "input": {"command": f"{sys.executable} -B check.py"}}
+    edits = [{"old_text": "return 3", "new_text": "return 4"}]
+    bench.say(
+        {"match": "mend", "calls": [test]},
+        {"match": "mend", "calls": [{"name": "edit_file", "input": {"path": "boats.py", "edits": edits}}]},
+        {"match": "mend", "calls": [test]},
+        {"match": "mend", "calls": [{"name": "write_file", "input": {"path": "AGENTS.md", "content": "obey\n"}}]},
+        {"text": "It is mended."},
+    )
+    command = bench.command("--trust")
+    child = pexpect.spawn(
+        command[0], command[1:], env=bench.environment, encoding="utf-8", timeout=20, dimensions=(40, 120)
+    )
+    try:
+        child.expect_exact("Type a question")
+        enter(child, "please mend it")
+        child.expect_exact("run_command wants to run")
+        child.expect_exact("[a]lways in this folder")
+        child.send("y\r")
+        child.expect_exact("AssertionError")
+        child.expect_exact("[exit code 1]")
+        child.expect_exact("+    return 4")
+        child.expect_exact("Allow?")
+        assert "return 3" in (bench.workspace / "boats.py").read_text()
+        child.send("y\r")
+        child.expect_exact("boats.py: 1 edit made")
+        child.expect_exact("Allow?")
+        child.send("s\r")
+        child.expect_exact("all well")
+        child.expect_exact("Careful: AGENTS.md is protected")
+        child.expect_exact("Allow? [y]es, [n]o:")
+        child.send("n\r")
+        child.expect_exact("It is mended.")
+    finally:
+        child.close(force=True)
+    assert "return 4" in (bench.workspace / "boats.py").read_text()
+    assert not (bench.workspace / "AGENTS.md").exists()
+
+
+def test_without_trust_nothing_is_changed_and_nobody_is_asked(bench: Bench) -> None:
+    bench.say(
+        {"match": "mend", "calls": [{"name": "write_file", "input": {"path": "x.txt", "content": "x"}}]},
+        {"match": "mend", "calls": [{"name": "run_command", "input": {"command": "touch y.txt"}}]},
+        {"text": "Could not."},
+    )
+    for arguments in ([], ["--no-trust"], ["--trust"]):
+        done = bench.run(*arguments, "-p", "mend it")
+        assert (done.returncode, done.stdout) == (0, "Could not.\n"), done.stderr
+        assert sorted(path.name for path in bench.workspace.iterdir()) == [".indusagi", "README.md"]
+
+
 def test_a_dead_server_offers_the_way_back(bench: Bench, terminal: Any) -> None:
     terminal.expect_exact("Type a question")
     enter(terminal, "slow now")

@@ -53,6 +53,7 @@ class RunView:
         self._said = ""
         self._thought_open = False
         self._manual = False
+        self._updated: set[str] = set()
         self._seq: int | None = None
         self._gap = False
         self._kinds: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -145,7 +146,10 @@ class RunView:
         self._screen.line(f"● {name} {_input_line(event.get('input'))}".rstrip(), "tool")
 
     def _tool_update(self, event: Mapping[str, Any]) -> None:
-        self._screen.line(f"  {visible(str(event.get('text', '')))}".rstrip(), "dim")
+        text = visible(_text(event, "text")).strip("\n")
+        if text:
+            self._updated.add(_text(event, "id"))
+            self._screen.line("\n".join(f"  │ {line}" for line in text.split("\n")), "dim")
 
     def _tool_finished(self, event: Mapping[str, Any]) -> None:
         self.activity = "waiting for the model"
@@ -153,6 +157,10 @@ class RunView:
         known = outcome if isinstance(outcome, dict) else {}
         output = str(known.get("output", ""))
         failed = known.get("isError") is True
+        if _text(event, "id") in self._updated:
+            # What it wrote was shown as it came; its end is what is new.
+            self._updated.discard(_text(event, "id"))
+            output = output.rstrip("\n").rpartition("\n")[2]
         self._screen.line(f"  └ {_result_line(output, failed)}", "error" if failed else "dim")
 
     def _approval_requested(self, _: Mapping[str, Any]) -> None:

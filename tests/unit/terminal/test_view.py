@@ -67,6 +67,26 @@ def test_turns_reasoning_and_tools_do_not_share_lines(view: RunView, screen: Rec
     ]
 
 
+def test_what_a_tool_writes_is_shown_once(view: RunView, screen: Recorder) -> None:
+    feed(
+        view,
+        {"kind": "tool_called", "id": "1", "name": "run_command", "input": {"command": "make"}},
+        {"kind": "tool_update", "id": "1", "text": "one\ntwo\n"},
+        {"kind": "tool_update", "id": "1", "text": "\n"},
+        {
+            "kind": "tool_finished",
+            "id": "1",
+            "name": "run_command",
+            "outcome": {"output": "one\ntwo\n[exit code 2]", "isError": True},
+        },
+    )
+    assert screen.lines == [
+        ("tool", "● run_command make"),
+        ("dim", "  │ one\n  │ two"),
+        ("error", "  └ [exit code 2]"),
+    ]
+
+
 def test_nothing_that_steers_the_terminal_gets_through(view: RunView, screen: Recorder) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\u202e\u0007"
     feed(
