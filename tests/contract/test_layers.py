@@ -19,9 +19,6 @@ MAY_WRITE = {
     "memory": "memory entries",
     "lsp/typecache.py": "the user's cache folder",
     "transport/logs.py": "the log file",
-    "workspace/places.py": "the user's own folders",
-    "workspace/settings.py": "the user's own settings",
-    "workspace/permissions.py": "the user's own standing permissions",
     "terminal": "the prompt history in the user's own folder",
     "workspace/permissions.py": "standing permissions, in the state folder of the user",
     "models": "the user's cache folder",
@@ -129,13 +126,13 @@ def test_a_server_imports_no_engine():
     assert ours <= {"contract", "protocol", "lsp", "transport", "workspace"}, ours
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        "contract", "conductor", "ledger", "condensation", "sessions", "memory", "models", "tools", "checkpoints",
-        "workflows",
-    ],  # fmt: skip
-)
+ENGINE = (
+    "contract", "conductor", "ledger", "condensation", "sessions", "memory", "models", "tools", "checkpoints",
+    "filehistory", "workflows",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ENGINE)
 def test_the_engine_knows_nothing_of_lsp(engine):
     for path in (PACKAGE / engine).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
