@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '3e3a0f12facf2619';
+export const MESSAGES_HASH = '1481d3083077e033';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -358,6 +358,75 @@ export interface CollectResult {
   kept: number;
 }
 
+/** What the agent changed on the way to `node`, by default the live leaf. */
+export interface FilesChangesParams {
+  sessionId: string;
+  workspace?: string | null;
+  node?: string | null;
+}
+
+/** A tool call that changed a file, and the turn in which it stands. */
+export interface FileCallView {
+  callId: string;
+  node: string;
+}
+
+/** What the agent did to a file, all in all; `kept` says whether its first content can be brought back. */
+export interface FileChangeView {
+  path: string;
+  kind: 'made' | 'changed' | 'removed' | 'same';
+  by: 'edit' | 'command' | 'restore';
+  calls: FileCallView[];
+  kept: boolean;
+}
+
+/** The files by path. */
+export interface FilesChangesResult {
+  node: string | null;
+  files: FileChangeView[];
+}
+
+/**
+ * Bring the files back to where they were at `node` (with `before`: at its parent), or undo a restore. `preview` only
+ * gives the plan. Files with conflicts are left alone unless `choices` says `restore` for their path, together with the
+ * plan's `token`; `keep` leaves any file alone.
+ */
+export interface FilesRestoreParams {
+  sessionId: string;
+  workspace?: string | null;
+  node?: string | null;
+  before?: boolean;
+  undo?: string | null;
+  preview?: boolean;
+  token?: string | null;
+  choices?: Record<string, 'restore' | 'keep'>;
+}
+
+/**
+ * One file of a plan. `action`: give it its old content, remove what the agent made, or make again what it removed.
+ * `conflicts` say why it is only done by choice, `reason` says so in words; `problem` says why it cannot be done at
+ * all. `by` made the last change in effect.
+ */
+export interface FileRestoreView {
+  path: string;
+  action: 'restore' | 'remove' | 'recreate';
+  by: 'edit' | 'command' | 'restore';
+  conflicts: ('changed' | 'between' | 'command' | 'unfinished' | 'protected')[];
+  reason: string;
+  problem: string;
+  diff: string;
+}
+
+/** The plan; once `applied`, also what was done. `restore` names it, so that it can be undone. */
+export interface FilesRestoreResult {
+  applied: boolean;
+  token: string;
+  files: FileRestoreView[];
+  restore: string | null;
+  restored: string[];
+  kept: string[];
+}
+
 /** An LSP position. */
 export interface Position {
   line: number;
@@ -571,6 +640,96 @@ export interface ForgetResult {
   forgotten: boolean;
 }
 
+/** List the workflows that can be run here, and the newest `limit` executions. */
+export interface WorkflowListParams {
+  workspace?: string | null;
+  limit?: number | null;
+}
+
+/** A step of a workflow, as its definition has it. */
+export interface WorkflowStepInfo {
+  id: string;
+  kind: 'prompt' | 'tool' | 'callable' | 'approve';
+  title: string;
+  needs: string[];
+  when: string | null;
+}
+
+/** A workflow. Where it cannot be run, `problem` says why, and there are no steps. */
+export interface WorkflowInfo {
+  name: string;
+  title: string;
+  description: string;
+  file: string;
+  origin: 'user' | 'workspace';
+  inputs: Record<string, unknown>;
+  steps: WorkflowStepInfo[];
+  problem: string;
+}
+
+/** How a step ended. `unknown`: it may have done its work all the same, and is asked about before it is repeated. */
+export interface WorkflowStepResult {
+  id: string;
+  status: 'ok' | 'failed' | 'skipped';
+  output: unknown;
+  error: string | null;
+  session: string | null;
+  attempts: number;
+  unknown: boolean;
+}
+
+/**
+ * One execution of a workflow; `unknown` are the steps that were begun and have no known end. `waiting`: such a step
+ * was not allowed to be repeated. Every state but `running` and `done` can be resumed.
+ */
+export interface WorkflowExecution {
+  executionId: string;
+  workspace: string;
+  workflow: string;
+  state: 'running' | 'done' | 'failed' | 'waiting' | 'cancelled' | 'interrupted';
+  startedAt: number;
+  completed: string[];
+  total: number;
+  current: string;
+  unknown: string[];
+  error: string;
+  steps: WorkflowStepResult[];
+}
+
+/** The workflows, and the executions, the newest first and without the results of their steps. */
+export interface WorkflowListResult {
+  workflows: WorkflowInfo[];
+  executions: WorkflowExecution[];
+}
+
+/** Run a workflow. Answered when it has ended; the client may choose `executionId` to tell its progress apart. */
+export interface WorkflowRunParams {
+  name: string;
+  workspace?: string | null;
+  inputs?: Record<string, unknown>;
+  executionId?: string | null;
+  workDoneToken?: number | string | null;
+}
+
+/** Go on with an execution; `done` names steps of unknown outcome that have done their work. Answered at its end. */
+export interface WorkflowResumeParams {
+  executionId: string;
+  workspace?: string | null;
+  done?: string[];
+  workDoneToken?: number | string | null;
+}
+
+/** Cancel an execution, also one that another window runs; what its steps have done stays done. */
+export interface WorkflowCancelParams {
+  executionId: string;
+  workspace?: string | null;
+}
+
+/** Whether there was something to cancel. */
+export interface WorkflowCancelResult {
+  cancelled: boolean;
+}
+
 /** Names a workspace folder by its URI; without it, the first one. */
 export interface WorkspaceParams {
   workspace?: string | null;
@@ -642,6 +801,20 @@ export interface SessionsChangedParams {
 /** `indusagi/memoryChanged`: list again. */
 export interface MemoryChangedParams {
   workspace: string;
+}
+
+/** `indusagi/workflow`: how an execution goes on. `status` is that of the step, at its end that of the execution. */
+export interface WorkflowParams {
+  workspace: string;
+  executionId: string;
+  workflow: string;
+  kind: 'started' | 'step_started' | 'step_progress' | 'step_retry' | 'step_finished' | 'finished';
+  step: string | null;
+  status: string;
+  text: string;
+  completed: number;
+  total: number;
+  at: number;
 }
 
 /** `indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole. */
@@ -869,6 +1042,8 @@ export const Methods = {
   sessionDoctor: 'indusagi/session/doctor',
   blobGet: 'indusagi/blob/get',
   blobCollect: 'indusagi/blob/collect',
+  filesChanges: 'indusagi/files/changes',
+  filesRestore: 'indusagi/files/restore',
   submit: 'indusagi/submit',
   abort: 'indusagi/abort',
   snapshot: 'indusagi/snapshot',
@@ -879,6 +1054,10 @@ export const Methods = {
   memoryRecall: 'indusagi/memory/recall',
   memoryList: 'indusagi/memory/list',
   memoryForget: 'indusagi/memory/forget',
+  workflowList: 'indusagi/workflow/list',
+  workflowRun: 'indusagi/workflow/run',
+  workflowResume: 'indusagi/workflow/resume',
+  workflowCancel: 'indusagi/workflow/cancel',
   modelsList: 'indusagi/models/list',
   status: 'indusagi/status',
 } as const;
@@ -901,6 +1080,8 @@ export const Commands = {
   sessionDoctor: 'indusagi.server.session/doctor',
   blobGet: 'indusagi.server.blob/get',
   blobCollect: 'indusagi.server.blob/collect',
+  filesChanges: 'indusagi.server.files/changes',
+  filesRestore: 'indusagi.server.files/restore',
   submit: 'indusagi.server.submit',
   abort: 'indusagi.server.abort',
   snapshot: 'indusagi.server.snapshot',
@@ -911,6 +1092,10 @@ export const Commands = {
   memoryRecall: 'indusagi.server.memory/recall',
   memoryList: 'indusagi.server.memory/list',
   memoryForget: 'indusagi.server.memory/forget',
+  workflowList: 'indusagi.server.workflow/list',
+  workflowRun: 'indusagi.server.workflow/run',
+  workflowResume: 'indusagi.server.workflow/resume',
+  workflowCancel: 'indusagi.server.workflow/cancel',
   modelsList: 'indusagi.server.models/list',
   status: 'indusagi.server.status',
 } as const;
@@ -920,6 +1105,7 @@ export const Notifications = {
   status: 'indusagi/status',
   sessionsChanged: 'indusagi/sessionsChanged',
   memoryChanged: 'indusagi/memoryChanged',
+  workflow: 'indusagi/workflow',
 } as const;
 
 export const Requests = {
@@ -945,6 +1131,8 @@ export interface Operations {
   'indusagi/session/doctor': { params: DoctorParams; result: DoctorResult };
   'indusagi/blob/get': { params: BlobParams; result: BlobResult };
   'indusagi/blob/collect': { params: CollectParams; result: CollectResult };
+  'indusagi/files/changes': { params: FilesChangesParams; result: FilesChangesResult };
+  'indusagi/files/restore': { params: FilesRestoreParams; result: FilesRestoreResult };
   'indusagi/submit': { params: SubmitParams; result: SnapshotView };
   'indusagi/abort': { params: SessionParams; result: AbortResult };
   'indusagi/snapshot': { params: SnapshotParams; result: SnapshotResult };
@@ -955,6 +1143,10 @@ export interface Operations {
   'indusagi/memory/recall': { params: RecallParams; result: RecallResult };
   'indusagi/memory/list': { params: MemoryListParams; result: MemoryListResult };
   'indusagi/memory/forget': { params: ForgetParams; result: ForgetResult };
+  'indusagi/workflow/list': { params: WorkflowListParams; result: WorkflowListResult };
+  'indusagi/workflow/run': { params: WorkflowRunParams; result: WorkflowExecution };
+  'indusagi/workflow/resume': { params: WorkflowResumeParams; result: WorkflowExecution };
+  'indusagi/workflow/cancel': { params: WorkflowCancelParams; result: WorkflowCancelResult };
   'indusagi/models/list': { params: WorkspaceParams; result: ModelsListResult };
   'indusagi/status': { params: WorkspaceParams; result: StatusResult };
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +37,7 @@ from indusagi_lsp.sessions.folder import SessionFolder
 from indusagi_lsp.tools import PathGuard
 
 FILES = "files"
+Kind: TypeAlias = Literal["made", "changed", "removed", "same"]
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -49,7 +51,7 @@ class ChangedFile(msgspec.Struct, frozen=True):
     """
 
     path: str
-    kind: str
+    kind: Kind
     by: By
     calls: tuple[tuple[str, str], ...]
     kept: bool
@@ -137,12 +139,15 @@ class FileHistory:
         return await asyncio.to_thread(self._watcher.end, name, background=background)
 
     async def settle(self, *, still_running: bool) -> None:
-        """Look for what commands in the background have changed; `still_running`: one may go on changing files."""
-        await asyncio.to_thread(self._watcher.settle, still_running=still_running)
+        """Look for what commands have changed that ended unseen: in the background, or because they were killed.
 
-    async def recover(self) -> int:
-        """Find what commands changed that were running when their server was killed; how many they were."""
-        return await asyncio.to_thread(self._watcher.recover)
+        Args:
+            still_running: whether a command in the background may go on changing files.
+
+        Raises:
+            PersistenceFault: the journal cannot be read or written.
+        """
+        await asyncio.to_thread(self._settle, still_running)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -239,6 +244,10 @@ class FileHistory:
         for path in ended:
             self._watcher.note(path)
 
+    def _settle(self, still_running: bool) -> None:
+        self._watcher.recover()
+        self._watcher.settle(still_running=still_running)
+
     def _family(self, lineage: Lineage) -> list[Entry]:
         return [entry for entry in self._journal.entries() if lineage.counts(entry.session, entry.at)]
 
@@ -308,7 +317,7 @@ class FileHistory:
         return self._contents.collect(named)
 
 
-def _kind(before: State, after: State) -> str:
+def _kind(before: State, after: State) -> Kind:
     if before.absent:
         return "same" if after.absent else "made"
     if after.absent:

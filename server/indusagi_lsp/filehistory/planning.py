@@ -9,7 +9,7 @@ choice.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ import msgspec
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.filehistory.places import OTHER, Places
-from indusagi_lsp.filehistory.records import ABSENT, By, Entry, State, state_json
+from indusagi_lsp.filehistory.records import ABSENT, By, Conflict, Entry, State, state_json
 from indusagi_lsp.filehistory.scan import digest
 from indusagi_lsp.filehistory.trail import Trail, trail_of
 from indusagi_lsp.tools.protected import why_protected
@@ -27,12 +27,11 @@ Action: TypeAlias = Literal["restore", "remove", "recreate"]
 Choice: TypeAlias = Literal["restore", "keep"]
 Read: TypeAlias = Callable[[str], bytes | None]
 
-WHY = {
+WHY: Mapping[Conflict, str] = {
     "changed": "it was changed since the agent's last change",
     "between": "it was changed between the agent's changes",
     "command": "it was changed while a command ran, by that command or by somebody else",
     "unfinished": "a change of it was interrupted",
-    "later": "the agent has changed it again since",
     "protected": "it is a protected path",
 }
 """Why a file is only touched by an explicit choice."""
@@ -68,7 +67,7 @@ class RestoreItem(msgspec.Struct, frozen=True):
     current: State
     target: State
     by: By
-    why: tuple[str, ...]
+    why: tuple[Conflict, ...]
     problem: str
     diff: str
     standing: tuple[str, ...]
@@ -156,7 +155,7 @@ class Planner:
             return None
 
         undone = [one for one in trail.standing if one not in goal.standing]
-        why = [trail.doubtful[one] for one in undone if one in trail.doubtful]
+        why: list[Conflict] = [trail.doubtful[one] for one in undone if one in trail.doubtful]
         if trail.tip is not None and not trail.tip.same(current):
             why.append("changed")
         if any(seq > goal.seq for seq in trail.gaps):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from indusagi_lsp.filehistory.records import Entry, FileChange, State
+from indusagi_lsp.filehistory.records import Conflict, Entry, FileChange, State
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Trail:
         self.happened: list[str] = []
         self.left: dict[str | None, Left] = {}
         self.gaps: list[int] = []
-        self.doubtful: dict[str, str] = {}
+        self.doubtful: dict[str, Conflict] = {}
         self.tip: State | None = None
         self.was: dict[str, tuple[str, ...]] = {}
         self._pending: tuple[Entry, FileChange] | None = None

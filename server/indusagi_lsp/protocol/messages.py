@@ -428,6 +428,89 @@ class CollectResult(Full, frozen=True):
     kept: int
 
 
+# --- files ------------------------------------------------------------------------------------------------------------
+
+FileChanger = Literal["edit", "command", "restore"]
+FileConflict = Literal["changed", "between", "command", "unfinished", "protected"]
+
+
+class FilesChangesParams(Wire, frozen=True):
+    """What the agent changed on the way to `node`, by default the live leaf."""
+
+    session_id: SessionId
+    workspace: str | None = None
+    node: NodeId | None = None
+
+
+class FileCallView(Full, frozen=True):
+    """A tool call that changed a file, and the turn in which it stands."""
+
+    call_id: str
+    node: str
+
+
+class FileChangeView(Full, frozen=True):
+    """What the agent did to a file, all in all; `kept` says whether its first content can be brought back."""
+
+    path: str
+    kind: Literal["made", "changed", "removed", "same"]
+    by: FileChanger
+    calls: list[FileCallView]
+    kept: bool
+
+
+class FilesChangesResult(Full, frozen=True):
+    """The files by path."""
+
+    node: str | None
+    files: list[FileChangeView]
+
+
+class FilesRestoreParams(Wire, frozen=True):
+    """Bring the files back to where they were at `node` (with `before`: at its parent), or undo a restore.
+
+    `preview` only gives the plan. Files with conflicts are left alone unless `choices` says `restore` for their path,
+    together with the plan's `token`; `keep` leaves any file alone.
+    """
+
+    session_id: SessionId
+    workspace: str | None = None
+    node: NodeId | None = None
+    before: bool = False
+    undo: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    preview: bool = False
+    token: str | None = None
+    choices: dict[str, Literal["restore", "keep"]] = {}
+
+
+class FileRestoreView(Full, frozen=True):
+    """One file of a plan.
+
+    `action`: give it its old content, remove what the agent made, or make again what it removed. `conflicts` say why it
+    is only done by choice, `reason` says so in words; `problem` says why it cannot be done at all. `by` made the last
+    change in effect.
+    """
+
+    path: str
+    action: Literal["restore", "remove", "recreate"]
+    by: FileChanger
+    conflicts: list[FileConflict]
+    reason: str
+    problem: str
+    diff: str
+
+
+class FilesRestoreResult(Full, frozen=True):
+    """The plan; once `applied`, also what was done. `restore` names it, so that it can be undone."""
+
+    applied: bool
+    token: str
+    files: list[FileRestoreView]
+    restore: str | None
+    restored: list[str]
+    kept: list[str]
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -676,89 +759,6 @@ class ForgetResult(Full, frozen=True):
     forgotten: bool
 
 
-# --- models and status ------------------------------------------------------------------------------------------------
-
-
-class WorkspaceParams(Wire, frozen=True):
-    """Names a workspace folder by its URI; without it, the first one."""
-
-    workspace: str | None = None
-
-
-class ModelInfo(Full, frozen=True):
-    """A model that can be named; `available` says whether it could be called now, `note` why (not)."""
-
-    id: str
-    provider: str
-    name: str
-    window: int | None
-    tools: bool
-    local: bool
-    available: bool
-    note: str
-
-
-class ModelsListResult(Full, frozen=True):
-    """The models, the one in use, and how to set a better one."""
-
-    models: list[ModelInfo]
-    current: str
-    hint: str
-
-
-class WorkspaceStatus(Full, frozen=True):
-    """One workspace folder's host."""
-
-    uri: str
-    name: str
-    trusted: bool
-    model: str
-    sessions: int
-    running: list[str]
-    notices: list[NoticeView]
-
-
-class StatusResult(Full, frozen=True):
-    """The server at a glance."""
-
-    version: str
-    protocol_version: int
-    busy: bool
-    message: str
-    kind: Literal["Normal", "Error", "Warning", "Inactive"]
-    workspaces: list[WorkspaceStatus]
-
-
-# --- server to client -------------------------------------------------------------------------------------------------
-
-
-class EventParams(Full, frozen=True):
-    """`indusagi/event`. `seq` is gapless per session and server life; `event` is a RunEvent with its `kind`."""
-
-    workspace: str
-    session_id: str
-    run_id: str
-    seq: int
-    at: int
-    event: dict[str, Any]
-
-
-class StatusParams(Full, frozen=True):
-    """`indusagi/status`: what the status item shows."""
-
-    busy: bool
-    message: str
-    kind: Literal["Normal", "Error", "Warning", "Inactive"] = "Normal"
-    command: str | None = None
-
-
-class SessionsChangedParams(Full, frozen=True):
-    """`indusagi/sessionsChanged`: list again."""
-
-    workspace: str
-
-
-class MemoryChangedParams(Full, frozen=True):
 # --- workflows --------------------------------------------------------------------------------------------------------
 
 ExecutionId = Annotated[str, Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
@@ -865,9 +865,107 @@ class WorkflowCancelResult(Full, frozen=True):
     cancelled: bool
 
 
+# --- models and status ------------------------------------------------------------------------------------------------
+
+
+class WorkspaceParams(Wire, frozen=True):
+    """Names a workspace folder by its URI; without it, the first one."""
+
+    workspace: str | None = None
+
+
+class ModelInfo(Full, frozen=True):
+    """A model that can be named; `available` says whether it could be called now, `note` why (not)."""
+
+    id: str
+    provider: str
+    name: str
+    window: int | None
+    tools: bool
+    local: bool
+    available: bool
+    note: str
+
+
+class ModelsListResult(Full, frozen=True):
+    """The models, the one in use, and how to set a better one."""
+
+    models: list[ModelInfo]
+    current: str
+    hint: str
+
+
+class WorkspaceStatus(Full, frozen=True):
+    """One workspace folder's host."""
+
+    uri: str
+    name: str
+    trusted: bool
+    model: str
+    sessions: int
+    running: list[str]
+    notices: list[NoticeView]
+
+
+class StatusResult(Full, frozen=True):
+    """The server at a glance."""
+
+    version: str
+    protocol_version: int
+    busy: bool
+    message: str
+    kind: Literal["Normal", "Error", "Warning", "Inactive"]
+    workspaces: list[WorkspaceStatus]
+
+
+# --- server to client -------------------------------------------------------------------------------------------------
+
+
+class EventParams(Full, frozen=True):
+    """`indusagi/event`. `seq` is gapless per session and server life; `event` is a RunEvent with its `kind`."""
+
+    workspace: str
+    session_id: str
+    run_id: str
+    seq: int
+    at: int
+    event: dict[str, Any]
+
+
+class StatusParams(Full, frozen=True):
+    """`indusagi/status`: what the status item shows."""
+
+    busy: bool
+    message: str
+    kind: Literal["Normal", "Error", "Warning", "Inactive"] = "Normal"
+    command: str | None = None
+
+
+class SessionsChangedParams(Full, frozen=True):
+    """`indusagi/sessionsChanged`: list again."""
+
+    workspace: str
+
+
+class MemoryChangedParams(Full, frozen=True):
     """`indusagi/memoryChanged`: list again."""
 
     workspace: str
+
+
+class WorkflowParams(Full, frozen=True):
+    """`indusagi/workflow`: how an execution goes on. `status` is that of the step, at its end that of the execution."""
+
+    workspace: str
+    execution_id: str
+    workflow: str
+    kind: Literal["started", "step_started", "step_progress", "step_retry", "step_finished", "finished"]
+    step: str | None
+    status: str
+    text: str
+    completed: int
+    total: int
+    at: int
 
 
 class ApproveParams(Full, frozen=True):
@@ -896,18 +994,3 @@ class ErrorData(Full, frozen=True):
 
     kind: str
     hint: str = ""
-class WorkflowParams(Full, frozen=True):
-    """`indusagi/workflow`: how an execution goes on. `status` is that of the step, at its end that of the execution."""
-
-    workspace: str
-    execution_id: str
-    workflow: str
-    kind: Literal["started", "step_started", "step_progress", "step_retry", "step_finished", "finished"]
-    step: str | None
-    status: str
-    text: str
-    completed: int
-    total: int
-    at: int
-
-

@@ -51,6 +51,12 @@ SESSION_SEARCH = Operation("session/search", m.SearchParams, m.SearchResult, "Se
 SESSION_DOCTOR = Operation("session/doctor", m.DoctorParams, m.DoctorResult, "Examine sessions, and heal them")
 BLOB_GET = Operation("blob/get", m.BlobParams, m.BlobResult, "Show the whole of a long output")
 BLOB_COLLECT = Operation("blob/collect", m.CollectParams, m.CollectResult, "Remove outputs that nothing names")
+FILES_CHANGES = Operation(
+    "files/changes", m.FilesChangesParams, m.FilesChangesResult, "What the agent changed in the user's files"
+)
+FILES_RESTORE = Operation(
+    "files/restore", m.FilesRestoreParams, m.FilesRestoreResult, "Bring files back to where they were at a node"
+)
 RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
 SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
 ABORT = Operation("abort", m.SessionParams, m.AbortResult, "End the session's run, keeping what was said")
@@ -62,12 +68,6 @@ REMEMBER = Operation("memory/remember", m.RememberParams, m.RememberResult, "Rem
 RECALL = Operation("memory/recall", m.RecallParams, m.RecallResult, "Find what was remembered")
 MEMORY_LIST = Operation("memory/list", m.MemoryListParams, m.MemoryListResult, "List what is remembered")
 FORGET = Operation("memory/forget", m.ForgetParams, m.ForgetResult, "Forget one entry")
-MODELS_LIST = Operation("models/list", m.WorkspaceParams, m.ModelsListResult, "The models that can be used")
-STATUS = Operation("status", m.WorkspaceParams, m.StatusResult, "The server at a glance")
-
-OPERATIONS: tuple[Operation, ...] = (
-    SESSION_NEW,
-    SESSION_LIST,
 WORKFLOW_LIST = Operation(
     "workflow/list", m.WorkflowListParams, m.WorkflowListResult, "List workflows and their executions"
 )
@@ -76,6 +76,12 @@ WORKFLOW_RESUME = Operation(
     "workflow/resume", m.WorkflowResumeParams, m.WorkflowExecution, "Go on with an execution that stopped"
 )
 WORKFLOW_CANCEL = Operation("workflow/cancel", m.WorkflowCancelParams, m.WorkflowCancelResult, "Cancel an execution")
+MODELS_LIST = Operation("models/list", m.WorkspaceParams, m.ModelsListResult, "The models that can be used")
+STATUS = Operation("status", m.WorkspaceParams, m.StatusResult, "The server at a glance")
+
+OPERATIONS: tuple[Operation, ...] = (
+    SESSION_NEW,
+    SESSION_LIST,
     RESUME,
     SESSION_TREE,
     SESSION_ADOPT,
@@ -91,6 +97,8 @@ WORKFLOW_CANCEL = Operation("workflow/cancel", m.WorkflowCancelParams, m.Workflo
     SESSION_DOCTOR,
     BLOB_GET,
     BLOB_COLLECT,
+    FILES_CHANGES,
+    FILES_RESTORE,
     SUBMIT,
     ABORT,
     SNAPSHOT,
@@ -101,6 +109,10 @@ WORKFLOW_CANCEL = Operation("workflow/cancel", m.WorkflowCancelParams, m.Workflo
     RECALL,
     MEMORY_LIST,
     FORGET,
+    WORKFLOW_LIST,
+    WORKFLOW_RUN,
+    WORKFLOW_RESUME,
+    WORKFLOW_CANCEL,
     MODELS_LIST,
     STATUS,
 )
@@ -109,10 +121,7 @@ EVENT = "indusagi/event"
 STATUS_CHANGED = "indusagi/status"
 SESSIONS_CHANGED = "indusagi/sessionsChanged"
 MEMORY_CHANGED = "indusagi/memoryChanged"
-    WORKFLOW_LIST,
-    WORKFLOW_RUN,
-    WORKFLOW_RESUME,
-    WORKFLOW_CANCEL,
+WORKFLOW_PROGRESS = "indusagi/workflow"
 APPROVE = "indusagi/approve"
 
 NOTIFICATIONS: dict[str, type[Any]] = {
@@ -120,6 +129,5 @@ NOTIFICATIONS: dict[str, type[Any]] = {
     STATUS_CHANGED: m.StatusParams,
     SESSIONS_CHANGED: m.SessionsChangedParams,
     MEMORY_CHANGED: m.MemoryChangedParams,
-}
-WORKFLOW_PROGRESS = "indusagi/workflow"
     WORKFLOW_PROGRESS: m.WorkflowParams,
+}

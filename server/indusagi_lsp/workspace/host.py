@@ -19,6 +19,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
 from indusagi_lsp.contract.tools import Effect, Tool
+from indusagi_lsp.filehistory import FILES, FileHistory, recorded
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
 from indusagi_lsp.tools import Jobs, PathGuard, command_tools, excerpts, read_only_tools, writing_tools
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
-
     from indusagi_lsp.workspace.workflows import HostWorkflows
+
 INDUSAGI = ".indusagi"
 BLOBS = "blobs"
 RULES_FILE = "AGENTS.md"
@@ -101,10 +102,18 @@ class Host:
         self._live: dict[str, LiveSession] = {}
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
         self._memory: MemoryService | None = None
-        self._search: SearchIndex | None = None
         self._workflows: HostWorkflows | None = None
+        self._search: SearchIndex | None = None
         self._host_tools: tuple[Tool, ...] = ()
         self._jobs = Jobs()
+        self.files = FileHistory(
+            self._guard,
+            root / INDUSAGI / FILES,
+            signer.seal,
+            document=self._document,
+            clock=clock,
+            new_id=new_id,
+        )
         self._watcher: SessionWatcher | None = None
         self.permissions = Permissions(places.state, uri)
         self.questions: dict[str, m.ApproveParams] = {}
@@ -289,11 +298,18 @@ class Host:
 
             self._host_tools = (
                 *read_only_tools(self._guard),
-                *writing_tools(self._guard),
-                *command_tools(self._guard, self._jobs),
+                *recorded(writing_tools(self._guard), self.files),
+                *recorded(command_tools(self._guard, self._jobs), self.files, self._commands_run),
                 *host_tools(self.memory, self.search_index, session, self.memory_changed),
             )
         return self._host_tools
+
+    def _commands_run(self) -> bool:
+        return self._jobs.running > 0
+
+    async def settle_files(self) -> None:
+        """Find what commands have changed that ended unseen: in the background, or with their server."""
+        await self.files.settle(still_running=self._commands_run())
 
     async def _rules(self) -> list[RulesFile]:
         """The repository's standing instructions; a stranger's are left out until the folder is trusted."""
@@ -383,23 +399,6 @@ class Host:
             )
         return self._memory
 
-    def memory_changed(self) -> None:
-        """Tell the client that what is remembered has changed."""
-        self._outlet.memory_changed(self.uri)
-
-    def changed(self) -> None:
-        """Tell the client that the list of sessions, or what runs, has changed."""
-        self._outlet.sessions_changed(self.uri)
-        running = self.running
-        text = f"{len(running)} run{'s' if len(running) != 1 else ''}" if running else "Ready"
-        self._outlet.status(m.StatusParams(busy=bool(running), message=text))
-
-    async def configure(self, *layers: Mapping[str, Any]) -> list[Notice]:
-        """Take other settings; sessions in use take them from their next run on.
-
-        Returns:
-            A notice for each value that was not taken.
-        """
     @property
     def workflows(self) -> HostWorkflows:
         """The workflows of the user and of this workspace."""
@@ -427,6 +426,23 @@ class Host:
             await self.use_model(live, model)
         return live.agent
 
+    def memory_changed(self) -> None:
+        """Tell the client that what is remembered has changed."""
+        self._outlet.memory_changed(self.uri)
+
+    def changed(self) -> None:
+        """Tell the client that the list of sessions, or what runs, has changed."""
+        self._outlet.sessions_changed(self.uri)
+        running = self.running
+        text = f"{len(running)} run{'s' if len(running) != 1 else ''}" if running else "Ready"
+        self._outlet.status(m.StatusParams(busy=bool(running), message=text))
+
+    async def configure(self, *layers: Mapping[str, Any]) -> list[Notice]:
+        """Take other settings; sessions in use take them from their next run on.
+
+        Returns:
+            A notice for each value that was not taken.
+        """
         self.settings, self.notices = merge_settings(*layers)
         for live in self._live.values():
             live.agent.configure(await self._agent_config(self.models.card(live.agent.config.model)))
@@ -436,11 +452,12 @@ class Host:
         """End every run, and let go of every file."""
         if self._watcher is not None:
             await self._watcher.close()
+        if self._workflows is not None:
+            await self._workflows.close()
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in live))
         await self._jobs.close()
+        self.files.close()
         await self.store.close()
         if self._memory is not None:
             await self._memory.close()
-        if self._workflows is not None:
-            await self._workflows.close()

@@ -22,6 +22,7 @@ from indusagi_lsp.protocol import operations as o
 from indusagi_lsp.protocol.views import notice_view
 from indusagi_lsp.sessions import Signer, load_key
 from indusagi_lsp.workspace import (
+    serve_files,
     serve_library,
     serve_memory,
     serve_models,
@@ -58,6 +59,8 @@ HANDLERS: Mapping[str, Handler] = {
     o.SESSION_DOCTOR.name: serve_library.doctor,
     o.BLOB_GET.name: serve_library.show_blob,
     o.BLOB_COLLECT.name: serve_library.collect_blobs,
+    o.FILES_CHANGES.name: serve_files.changes,
+    o.FILES_RESTORE.name: serve_files.restore,
     o.RESUME.name: serve_sessions.resume,
     o.FORK.name: serve_sessions.fork,
     o.SUBMIT.name: serve_runs.submit,
@@ -69,13 +72,13 @@ HANDLERS: Mapping[str, Handler] = {
     o.RECALL.name: serve_memory.recall,
     o.MEMORY_LIST.name: serve_memory.listing,
     o.FORGET.name: serve_memory.forget,
-    o.MODELS_LIST.name: serve_models.listing,
-}
-"""The code of each operation that concerns one workspace; `status` concerns them all."""
     o.WORKFLOW_LIST.name: serve_workflows.listing,
     o.WORKFLOW_RUN.name: serve_workflows.run,
     o.WORKFLOW_RESUME.name: serve_workflows.resume,
     o.WORKFLOW_CANCEL.name: serve_workflows.cancel,
+    o.MODELS_LIST.name: serve_models.listing,
+}
+"""The code of each operation that concerns one workspace; `status` concerns them all."""
 
 
 class Hosts:
@@ -220,13 +223,13 @@ class Hosts:
             return host
         session_id = getattr(params, "session_id", None)
         hosts = list(self._hosts.values())
-        if session_id is None or len(hosts) == 1:
-            return hosts[0]
-        for host in hosts:
         execution_id = getattr(params, "execution_id", None)
         if execution_id is not None and len(hosts) > 1:
             owners = [host for host in hosts if await host.workflows.knows(execution_id)]
             return owners[0] if owners else hosts[0]
+        if session_id is None or len(hosts) == 1:
+            return hosts[0]
+        for host in hosts:
             if session_id in host.live:
                 return host
         for host in hosts:
