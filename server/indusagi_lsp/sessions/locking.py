@@ -17,6 +17,9 @@ from typing import Any
 from indusagi_lsp.contract.errors import PersistenceFault
 from indusagi_lsp.sessions.folder import open_private
 
+if sys.platform != "win32":
+    import fcntl
+
 WAIT_SECONDS = 10.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -78,8 +81,6 @@ class LockFile:
 
         def acquire(self) -> None:
             """Take the lock."""
-            import fcntl
-
             while True:
                 if self._fd < 0:
                     self._fd = self._open()
@@ -100,8 +101,6 @@ class LockFile:
 
         def release(self) -> None:
             """Let the lock go."""
-            import fcntl
-
             if self.supported and self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 

@@ -132,8 +132,11 @@ class SessionLog:
             PersistenceFault: the disk refused; the file is as it was.
         """
         try:
-            with self.lock.held():
+            self.lock.acquire()
+            try:
                 return self._append(data, create=create)
+            finally:
+                self.lock.release()
         except OSError as error:
             raise self._fault("written", error) from error
 

@@ -78,7 +78,8 @@ def node_text(parent: str | None, turn: TurnLike, created_at: int) -> bytes:
         start = b'{"parent":"%b","turn":' % parent.encode()
     else:
         start = b'{"parent":%b,"turn":' % canonical_json(parent)
-    return b'%b%b,"createdAt":%d}' % (start, _turn_text(turn), created_at)
+    # Joining copies the text once; formatting would copy it in pieces that grow.
+    return b"".join((start, _turn_text(turn), b',"createdAt":%d}' % created_at))
 
 
 def node_line(node_id: str, text: bytes, turn: Turn, parent: str | None, created_at: int) -> bytes:
@@ -94,7 +95,7 @@ def node_line(node_id: str, text: bytes, turn: Turn, parent: str | None, created
         except ValueError:
             pass  # NaN, which JSON cannot hold: null stands in its place, as JavaScript has it
 
-    return b'%b%b",%b}\n' % (NODE_PREFIX, node_id.encode(), text[1:])
+    return b"".join((NODE_PREFIX, node_id.encode(), b'",', memoryview(text)[1:], b"}\n"))
 
 
 def _turn_text(turn: TurnLike) -> bytes:

@@ -64,13 +64,15 @@ class Session:
 
     Attributes:
         id: the session's id.
-        graph: every turn, of all branches; its live leaf is where `append` goes on.
+        graph: every turn, of all branches; its live leaf is where `append` goes on. Always the same object; change it
+            through the session, so that the change reaches the disk.
         busy: set it while a run is under way, so that turns of another window do not move the live leaf meanwhile.
     """
 
     def __init__(self, store: SessionStore, state: SessionState, log: SessionLog) -> None:
         self._store = store
         self._state = state
+        self.graph: SessionGraph = state.graph
         self._log = log
         self._queue: list[_Line] = []
         self._io = asyncio.Lock()
@@ -92,11 +94,6 @@ class Session:
     def id(self) -> str:
         """The session's id."""
         return self._state.graph.session_id
-
-    @property
-    def graph(self) -> SessionGraph:
-        """The graph. Change it through the session, so that the change reaches the disk."""
-        return self._state.graph
 
     @property
     def meta(self) -> SessionMeta:
@@ -526,16 +523,22 @@ class Session:
     # --- inside -----------------------------------------------------------------------------------
 
     def _enqueue_turns(self, turns: Iterable[TurnLike], why: str) -> list[Node]:
-        contents = [as_turn(turn) for turn in turns]
-        if any(turn.role == ASSISTANT and not turn.blocks for turn in contents):
-            raise InvalidInput("An assistant's turn without blocks is never stored.")
-        answers = self._answers() if contents and contents[0].role != TOOL else []
-        timed = [(turn, self._store.clock.now_ms()) for turn in (*answers, *contents)]
-        nodes = self._add_all(timed)[len(answers) :]
-        if nodes:
-            self._own_leaf = nodes[-1].id
-            self._enqueue_head(why)
-        return nodes
+        now = self._store.clock.now_ms
+        timed: list[tuple[Turn, int]] = []
+        for turn in turns:
+            content = as_turn(turn)
+            if not content.blocks and content.role == ASSISTANT:
+                raise InvalidInput("An assistant's turn without blocks is never stored.")
+            timed.append((content, now()))
+        if not timed:
+            return []
+
+        answers = self._answers() if timed[0][0].role != TOOL else []
+        timed[:0] = [(turn, now()) for turn in answers]
+        nodes = self._add_all(timed)
+        self._own_leaf = nodes[-1].id
+        self._enqueue_head(why)
+        return nodes[len(answers) :]
 
     def _add(self, turn: Turn, created_at: int) -> Node:
         return self._add_all([(turn, created_at)])[0]
@@ -563,16 +566,15 @@ class Session:
 
     def _answers(self) -> list[Turn]:
         """What answers the calls at the end of the live path that have no result; empty if all have one."""
-        if self.graph.leaf is None or not self._may_wait():
+        leaf = self.graph.leaf
+        if leaf is None:
             return []
-        tail = self.graph.tail_ids(self.graph.leaf, TOOL)
+        last = self.graph.turn(leaf)
+        if last is not None and last.role != TOOL and not last.tool_calls:
+            return []
+        tail = self.graph.tail_ids(leaf, TOOL)
         answers = open_answers([self.graph.node(node).turn for node in tail], self._started(tail))
         return [] if answers is None else [answers]
-
-    def _may_wait(self) -> bool:
-        """Whether the live leaf is a turn of calls, or of results, so that some call may have no result."""
-        last = self.graph.turn(self.graph.leaf)
-        return last is None or last.role == TOOL or bool(last.tool_calls)
 
     def _enqueue(self, record: dict[str, Any]) -> None:
         try:

@@ -49,7 +49,7 @@ class SessionStore:
         self.signer = signer
         self.clock: Clock = clock or SystemClock()
         self.folder = SessionFolder(self.root)
-        self.writer = new_id()
+        self._writer = new_id().encode()
         self._new_id = new_id
         self._calls = calls or OsCalls()
         self._open: set[Session] = set()
@@ -213,14 +213,8 @@ class SessionStore:
             leaf_text = b'"%b"' % leaf.encode() if leaf.isalnum() and leaf.isascii() else jsontext.dumps(leaf)
         mac = self.signer.mac(session_id, leaf) if sign and self.signer is not None else None
         end = b"" if mac is None else b',"mac":"%b"' % mac.encode()
-        line = b'{"type":"head","leaf":%b,"at":%d,"by":"%b","why":"%b"%b}\n' % (
-            leaf_text,
-            self.clock.now_ms(),
-            self.writer.encode(),
-            why.encode(),
-            end,
-        )
-        return line, mac
+        line = b'{"type":"head","leaf":%b,"at":%d,"by":"%b","why":"%b"%b}\n'
+        return line % (leaf_text, self.clock.now_ms(), self._writer, why.encode(), end), mac
 
     def fresh_state(self, session_id: str) -> SessionState:
         """An empty state for a session."""

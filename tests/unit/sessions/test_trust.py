@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import multiprocessing
 import os
@@ -144,6 +145,8 @@ def test_a_mac_depends_on_key_session_and_leaf() -> None:
     assert signer.mac("s", None) != mac
     with pytest.raises(ValueError):
         Signer(b"short")
+    for key in (KEY, b"x" * 64, b"y" * 200):
+        assert Signer(key).mac("s", "é") == hmac.new(key, "s\né".encode(), "sha256").hexdigest()
 
 
 def test_the_key_is_made_once_and_is_private(tmp_path: Path) -> None:
