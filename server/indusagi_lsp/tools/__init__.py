@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
-from indusagi_lsp.tools.commands import CommandJob, Jobs, RunCommand
+from indusagi_lsp.tools.commands import FOREGROUND_SECONDS, CommandJob, Jobs, RunCommand
 from indusagi_lsp.tools.editing import EditFile, WriteFile
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
 from indusagi_lsp.tools.guard import OpenedFile, OpenedFolder, PathGuard
@@ -68,12 +68,15 @@ def writing_tools(guard: PathGuard) -> tuple[PlanningTool, ...]:
     return (EditFile(guard), WriteFile(guard), ApplyPatch(guard))
 
 
-def command_tools(guard: PathGuard, jobs: Jobs, rules: tuple[Rule, ...] = ()) -> tuple[Tool, ...]:
+def command_tools(
+    guard: PathGuard, jobs: Jobs, rules: tuple[Rule, ...] = (), *, seconds: float = FOREGROUND_SECONDS
+) -> tuple[Tool, ...]:
     """The tools that run programs: `run_command` (to be planned, then asked about) and `command_job`.
 
     Args:
         guard: of the workspace.
         jobs: the commands in the background; whoever makes these tools closes it.
         rules: of the user, for commands that need no question.
+        seconds: that a command in the foreground may take; a little less than the dispatcher gives one call.
     """
-    return (RunCommand(guard, jobs, rules=rules), CommandJob(jobs))
+    return (RunCommand(guard, jobs, rules=rules, seconds=seconds), CommandJob(jobs))

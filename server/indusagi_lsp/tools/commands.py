@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from indusagi_lsp.tools.guard import PathGuard
 
 MAX_SECONDS = 3600
+"""That a command in the background may take."""
+
+FOREGROUND_SECONDS = 110.0
+"""That any other may take: below the time that the dispatcher gives a call, so that what it wrote is still told."""
+
 MAX_JOBS = 8
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
@@ -32,7 +37,7 @@ class RunCommandArguments(Arguments, frozen=True):
 
     command: Annotated[str, Meta(min_length=1, max_length=20_000, description="Shell command. It gets no input.")]
     folder: Annotated[str, Meta(min_length=1, description="Where it runs, relative to the workspace root.")] = "."
-    timeout_seconds: Annotated[int, Meta(ge=1, le=MAX_SECONDS, description="After this time it is ended.")] = 120
+    timeout_seconds: Annotated[int, Meta(ge=1, le=MAX_SECONDS, description="After this time it is ended.")] = 100
     background: Annotated[bool, Meta(description="Start it, and go on; see command_job.")] = False
 
 
@@ -97,15 +102,23 @@ class RunCommand:
         jobs: takes those that go on in the background.
         rules: of the user, for commands that need no question.
         environ: our environment.
+        seconds: that a command in the foreground may take, whatever the model asks for.
     """
 
     def __init__(
-        self, guard: PathGuard, jobs: Jobs, *, rules: tuple[Rule, ...] = (), environ: Mapping[str, str] | None = None
+        self,
+        guard: PathGuard,
+        jobs: Jobs,
+        *,
+        rules: tuple[Rule, ...] = (),
+        environ: Mapping[str, str] | None = None,
+        seconds: float = FOREGROUND_SECONDS,
     ) -> None:
         self._guard = guard
         self._jobs = jobs
         self._rules = rules
         self._environ = os.environ if environ is None else environ
+        self._seconds = seconds
         self._spec = ToolSpec(
             "run_command",
             "Run a shell command in the workspace and see what it writes, and its exit code. It gets no input, so it"
@@ -140,7 +153,8 @@ class RunCommand:
         folder = await asyncio.to_thread(self._folder, wanted.folder)
         argv, asks = await asyncio.to_thread(self._argv, wanted.command, folder)
         where = f" in {quoted(folder)}" if folder else ""
-        ends = "in the background" if wanted.background else f"for at most {wanted.timeout_seconds} s"
+        seconds = min(wanted.timeout_seconds, self._seconds)
+        ends = "in the background" if wanted.background else f"for at most {seconds:g} s"
         action = f"{wanted.command}\n[{ends}{where}]"
 
         async def carry_out() -> ToolOutcome:
@@ -213,7 +227,7 @@ class RunCommand:
             msg = f"The command cannot be started: {error.strerror}."
             raise ToolFailed(msg) from None
         if not wanted.background:
-            return outcome(await program.finish(wanted.timeout_seconds))
+            return outcome(await program.finish(min(wanted.timeout_seconds, self._seconds)))
         number = self._jobs.add(wanted.command, program, MAX_SECONDS)
         return ToolOutcome(f"[job {number} started; command_job shows what it writes, and stops it]")
 
@@ -256,7 +270,7 @@ class CommandJob:
 def outcome(finished: Finished) -> ToolOutcome:
     """What the model is told of a command that has ended."""
     if finished.code is None:
-        end = f"ended after {finished.seconds:.0f} s, since its time was over"
+        end = f"ended after {finished.seconds:.0f} s, since its time was over; what takes longer needs background"
     elif finished.code < 0:
         end = f"ended by signal {-finished.code}"
     else:

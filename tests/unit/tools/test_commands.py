@@ -152,10 +152,19 @@ async def test_a_planted_program_is_not_what_runs_by_itself(
     assert (await plan(RunCommand(guard, jobs, rules=rules_of(("ls",))), command="ls out")).asks
 
 
+async def test_the_model_cannot_ask_for_more_time_than_there_is(guard: PathGuard, jobs: Jobs) -> None:
+    tool = RunCommand(guard, jobs, seconds=0.5)
+    call = await plan(tool, command="echo begun; sleep 60", timeout_seconds=3000)
+    assert call.action.endswith("[for at most 0.5 s]")
+    assert (await call.carry_out()).output.startswith("begun\n[ended after 1 s")
+
+
 async def test_time_is_up(tool: RunCommand) -> None:
     began = time.monotonic()
     outcome = await run(tool, command="echo begun; sleep 60", timeout_seconds=1)
-    assert outcome == ToolOutcome("begun\n[ended after 1 s, since its time was over]", is_error=True)
+    assert outcome == ToolOutcome(
+        "begun\n[ended after 1 s, since its time was over; what takes longer needs background]", is_error=True
+    )
     assert time.monotonic() - began < 6
 
 
