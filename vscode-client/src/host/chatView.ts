@@ -378,9 +378,7 @@ export class ChatView implements vscode.WebviewViewProvider {
       this.chat.submitEnded(runId);
     } catch (reason) {
       const error = asServerError(reason);
-      // A run that ended badly has said so itself; a server that went away is told of by the connection.
-      const told = error.kind === 'aborted' || error.kind === 'interrupted';
-      this.chat.submitEnded(runId, told ? undefined : { message: error.message, hint: error.hint });
+      this.chat.submitEnded(runId, { kind: error.kind, message: error.message, hint: error.hint });
     }
     this.schedule();
   }

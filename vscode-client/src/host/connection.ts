@@ -133,11 +133,13 @@ export class Connection implements vscode.Disposable {
   }
 
   private async cycle(): Promise<void> {
+    if (this.wanted) {
+      this.setState('starting'); // at once: nothing more is sent to the server that is about to end
+    }
     await this.halt();
     if (!this.wanted) {
       return;
     }
-    this.setState('starting');
     this.failure = '';
     try {
       await this.launch();

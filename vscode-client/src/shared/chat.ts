@@ -141,8 +141,9 @@ export class Chat {
     if (connection === this.connection) {
       return;
     }
+    const lost = this.connection === 'running';
     this.connection = connection;
-    if (connection !== 'running' && connection !== 'starting') {
+    if (lost) {
       this.interrupt();
     }
     this.headDirty = true;
@@ -241,10 +242,12 @@ export class Chat {
     this.headDirty = true;
   }
 
-  /** The submit was answered or refused: it waits no more. */
-  submitEnded(runId: string, failure?: { message: string; hint: string }): void {
+  /** The submit was answered or refused: it waits no more. A refusal that has been told already is not told again. */
+  submitEnded(runId: string, failure?: { kind: string; message: string; hint: string }): void {
+    const waited = this.queued.some((entry) => entry.runId === runId);
     this.queued = this.queued.filter((entry) => entry.runId !== runId);
-    if (failure !== undefined) {
+    const told = failure?.kind === 'aborted' || (failure?.kind === 'interrupted' && !waited);
+    if (failure !== undefined && !told) {
       this.notice('error', failure.message, failure.hint, true);
       if (this.run?.runId === runId) {
         this.endRun();
