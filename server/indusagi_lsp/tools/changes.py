@@ -52,10 +52,11 @@ class Original(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One file's change; `after` is its new text, None to remove it."""
+    """One file's change; `after` is its new text, None to remove it; `mode` what a new file is given, None as usual."""
 
     before: Original
     after: str | None
+    mode: int | None = None
 
     @property
     def path(self) -> str:
@@ -195,7 +196,7 @@ async def _apply(guard: PathGuard, change: Change, context: ToolContext) -> None
     elif change.after is None:
         await asyncio.to_thread(remove, guard, before.seen)
     else:
-        await asyncio.to_thread(put, guard, before.seen, before.text.encoded(change.after))
+        await asyncio.to_thread(put, guard, before.seen, before.text.encoded(change.after), mode=change.mode)
 
 
 async def _take_back(guard: PathGuard, change: Change, context: ToolContext) -> None:

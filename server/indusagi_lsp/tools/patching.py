@@ -111,7 +111,8 @@ class ApplyPatch:
         if target.exists:
             msg = f"{quoted(patch.target)} is there already."
             raise ToolFailed(msg)
-        return [Change(target, after), Change(before, None)]
+        # A renamed script is still one that can be run.
+        return [Change(target, after, before.seen.mode), Change(before, None)]
 
 
 def _verb(change: Change) -> str:

@@ -25,11 +25,15 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A file as it was when it was looked at; `data` is None when there was none. `links` counts its names."""
+    """A file as it was when it was looked at; `data` is None when there was none.
+
+    `links` counts its names; `mode` holds its permission bits.
+    """
 
     path: str
     data: bytes | None
     links: int = 1
+    mode: int | None = None
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -59,7 +63,7 @@ def look(guard: PathGuard, path: str) -> Seen:
     with guard.open_spot(path) as spot:
         if spot.status is None:
             return Seen(spot.path, None)
-        return Seen(spot.path, _content(spot), spot.status.st_nlink)
+        return Seen(spot.path, _content(spot), spot.status.st_nlink, stat.S_IMODE(spot.status.st_mode))
 
 
 def decode(seen: Seen) -> Text:

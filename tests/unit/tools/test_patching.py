@@ -85,8 +85,10 @@ async def test_a_rename_with_a_change(root: Path, tool: ApplyPatch) -> None:
 -    return 3  # boats
 +    return 4
 """
+    (root / "src/boats.py").chmod(0o755)
     await ask(tool, patch=patch)
     assert not (root / "src/boats.py").exists()
+    assert (root / "src/ships.py").stat().st_mode & 0o777 == 0o755
     assert (root / "src/ships.py").read_text() == "def count():\n    return 4\n"
     patch = """\
 *** Begin Patch
