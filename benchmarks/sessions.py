@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from indusagi_lsp.contract.turns import Turn
 
-NAMES = ("resume", "open", "open_verified", "append", "list")
+NAMES = ("resume", "open", "open_verified", "append", "list", "watch")
 _KEY = b"b" * 32
 
 
@@ -34,6 +34,8 @@ def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measur
             yield _append(root, 400 if quick else 2_000, rounds=7 if quick else 11)
         if "list" in names:
             yield _listing(Path(folder, "many"), 5_000, rounds=7 if quick else 15)
+        if "watch" in names:
+            yield asyncio.run(_watching(Path(folder, "watched", "sessions"), writes=20 if quick else 60))
 
 
 def turns(count: int, seed: int = 7) -> Iterator[Turn]:
@@ -207,3 +209,49 @@ def _listing(root: Path, count: int, rounds: int) -> Measured:
         some = statistics.median(ratios(changed, scan, 5))
     note = f"{count} sessions, nothing changed, over scandir and stat; 1 % changed: {some:.1f}; cold {cold:.1f} s"
     return Measured.of("list", found, note)
+
+
+async def _watching(root: Path, writes: int) -> Measured:
+    """From an append by another window to the open session's event, against watchfiles' own defaults."""
+    from watchfiles import awatch
+
+    from indusagi_lsp.contract.turns import user
+    from indusagi_lsp.sessions import SessionStore, SessionWatcher, Signer
+
+    mine, theirs = SessionStore(root, signer=Signer(_KEY)), SessionStore(root, signer=Signer(_KEY))
+    session = await theirs.create(cwd="file:///w", session_id="s")
+    opened = await mine.open("s")
+    watcher = SessionWatcher(mine)
+    heard, stock = asyncio.Event(), asyncio.Event()
+    opened.listen(lambda _: heard.set())
+
+    async def plain() -> None:
+        async for _ in awatch(root):
+            stock.set()
+
+    await watcher.start()
+    other = asyncio.create_task(plain())
+    await asyncio.sleep(2)
+    loop = asyncio.get_running_loop()
+    found: list[float] = []
+    ours: list[float] = []
+    for number in range(writes):
+        heard.clear()
+        stock.clear()
+        began = loop.time()
+        await session.append([user(str(number))])
+
+        async def after(event: asyncio.Event, began: float = began) -> float:
+            await event.wait()
+            return loop.time() - began
+
+        own, base = await asyncio.gather(after(heard), after(stock))
+        found.append(own / base)
+        ours.append(own)
+        await asyncio.sleep(0.12)
+    other.cancel()
+    await watcher.close()
+    await mine.close()
+    await theirs.close()
+    note = f"median {statistics.median(ours) * 1000:.0f} ms from another window's append to the event"
+    return Measured.of("watch", found, note)

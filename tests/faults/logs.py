@@ -30,7 +30,7 @@ class InlineLoop(asyncio.SelectorEventLoop):
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # it belongs to whoever awaits the future
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the future
             future.set_exception(error)
         return future
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from faults import logs
 from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.state import SessionState
-from faults import logs
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_bit_flips(small_log: tuple[bytes, dict[str, Turn]], root: Path) -> None
     lines = content.splitlines(keepends=True)
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
     bits = range(len(content) * 8) if logs.LONG else (maker.randrange(len(content) * 8) for _ in range(20_000))
-    ends = dict((end, node) for end, node in logs.node_ends(content))
+    ends = dict(logs.node_ends(content))
     for bit in bits:
         at = bit // 8
         broken = bytearray(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -179,10 +180,8 @@ async def scenario(root: Path, calls: OsCalls) -> tuple[list[str], list[str]]:
     await attempt(session.append([assistant("four")]))
     await attempt(session.label(session.graph.leaf, "pin"))
     await attempt(session.sync())
-    try:
+    with contextlib.suppress(PersistenceFault):
         await session.condense(user("summary"), 2)
-    except PersistenceFault:
-        pass
     await attempt(session.append([user("five")], durable=True))
     path = session.graph.ids_to(session.graph.leaf)
     for _ in range(2):

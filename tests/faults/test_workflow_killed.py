@@ -74,7 +74,8 @@ async def resumed(kind: str, case: dict[str, Any]) -> str:
             assert {case["dying"]} <= twice <= begun
         else:
             assert asked <= begun
-            assert all(counts(folder)[step] == 1 for step in before), "a step was repeated unasked"
+            again = [step for step, number in counts(folder).items() if step in before and number > 1]
+            assert not again, f"repeated unasked: {again}, begun {begun}, asked {asked}, {case}"
             if view.state == "waiting":
                 said = [step for step in view.unknown if before[step]]
                 latest = manager.load_checkpoint(worker.EXECUTION)

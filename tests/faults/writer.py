@@ -1,7 +1,7 @@
 """A process that writes to a session and is killed for it.
 
-Started once; each line on stdin (JSON) forks a child that writes until it is done or dead, then `dead <code>` is printed.
-A child says what was acknowledged by appending node ids to the file `acks`.
+Started once; each line on stdin (JSON) forks a child that writes until it is done or dead, then `dead <code>` is said
+on stdout. A child says what was acknowledged by appending node ids to the file `acks`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from faults import logs
-
 from indusagi_lsp.contract.errors import PersistenceFault
 from indusagi_lsp.contract.turns import user
 from indusagi_lsp.sessions import SessionStore
@@ -70,6 +69,11 @@ async def write(order: dict) -> None:
     await store.close()
 
 
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
@@ -81,9 +85,9 @@ def main() -> None:
                 code = 0
             finally:
                 os._exit(code)
-        print(child, flush=True)
+        say(f"{child}")
         _, status = os.waitpid(child, 0)
-        print("dead", os.waitstatus_to_exitcode(status), flush=True)
+        say(f"dead {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":

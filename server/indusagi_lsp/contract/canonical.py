@@ -1,6 +1,6 @@
 r"""JSON text as JavaScript's `JSON.stringify` writes it: what node ids are hashes of (session format, "Node ids").
 
-The rules that differ from a Python encoder's: non-ASCII raw, lone surrogates as `\\udXXX`, numbers as a double prints
+The rules that differ from a Python encoder's: non-ASCII raw, lone surrogates as `\udXXX`, numbers as a double prints
 (`1.0` is `1`, `1e21` is `1e+21`, NaN is null), keys that are array indexes first and in ascending order.
 """
 

@@ -30,7 +30,7 @@ def check_session_id(text: object) -> str:
     msg = f"{shown!r} is no session id."
     raise InvalidInput(
         msg,
-        hint="An id has 1 to 128 letters, digits, '.', '_' or '-', begins and ends with a letter or digit, without '..'.",
+        hint="An id has 1 to 128 letters, digits, '.', '_' or '-', begins and ends with a letter or digit, no '..'.",
     )
 
 

@@ -282,7 +282,7 @@ class SessionLog:
         self._unsynced_bytes = sum(len(data) for _, data in self._unsynced)
 
     def rewrite(self, cause: OSError) -> str:
-        """After a failed sync: write the file anew, with what the disk may have dropped, and put it in the old one's place.
+        """After a failed sync, write the file anew, with what the disk may have dropped, in the old one's place.
 
         Returns:
             A text for the user.

@@ -1,7 +1,7 @@
 """Records: how bytes become decoded records, whatever has happened to the bytes.
 
-A file is split on LF alone. A line that is no record is searched for records inside it, so that a welded or half-written
-line costs only what is really broken. Nothing here raises on content, and nothing here writes.
+A file is split on LF alone. A line that is no record is searched for records inside it, so that a welded or
+half-written line costs only what is really broken. Nothing here raises on content, and nothing here writes.
 """
 
 from __future__ import annotations

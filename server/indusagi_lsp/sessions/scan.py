@@ -99,9 +99,8 @@ def scan(
     quick = QuickPath(verify=verify)
     batch = Batch()
     batch.end = offset
-    count = 0
     take = quick.take
-    for line in file:
+    for count, line in enumerate(file, 1):
         if migrators or not take(batch, line, offset):
             quick.flush(batch)
             complete = line.endswith(b"\n")
@@ -117,7 +116,6 @@ def scan(
                 offset = _tail_end(items, offset, len(line))
                 break
         offset += len(line)
-        count += 1
         if count % _BATCH == 0:
             quick.flush(batch)
             batch.end = offset
@@ -132,8 +130,8 @@ def scan(
 class QuickPath:
     """Takes lines in our own layout.
 
-    Of heads that only follow a growing line of nodes, each on the node before it, the last one alone is handed over: the
-    others say nothing more.
+    Of heads that only follow a growing line of nodes, each on the node before it, the last one alone is handed over:
+    the others say nothing more.
     """
 
     def __init__(self, *, verify: bool) -> None:

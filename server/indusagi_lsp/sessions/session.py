@@ -36,8 +36,9 @@ _BACKGROUND_SYNC = 8 << 20
 class Change(msgspec.Struct, frozen=True):
     """What another process did to the session.
 
-    `added` are new nodes, `head` is where the file says the live leaf is. `diverged` holds both leaves (ours first) when
-    the two windows went different ways. `reloaded`: the file was replaced or cut and was read anew; `missing`: it is gone.
+    `added` are new nodes, `head` is where the file says the live leaf is. `diverged` holds both leaves (ours first)
+    when the two windows went different ways. `reloaded`: the file was replaced or cut and was read anew; `missing`: it
+    is gone.
     """
 
     added: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A queued line; `node` where it is a node's, `head` (leaf and mac) where it is a head's, `record` of another type."""
+    """A queued line: of a `node`, of a `head` (leaf and mac), or of a `record` of another type."""
 
     data: bytes
     node: str | None = None
@@ -256,8 +257,8 @@ class Session:
             files_modified: see above.
             model: see above.
             start: how many turns before the dropped ones stay as they are; with 0 the summary is a new root.
-            kept: the tail as (turn, createdAt, id of the node that it is a copy of), where it is not the path from `cut`
-                on as it is (masked results, answers to lost calls).
+            kept: the tail as (turn, createdAt, id of the node that it is a copy of), where it is not the path from
+                `cut` on as it is (masked results, answers to lost calls).
 
         Returns:
             The condense record.
@@ -523,10 +524,10 @@ class Session:
     # --- inside -----------------------------------------------------------------------------------
 
     def _enqueue_turns(self, turns: Iterable[TurnLike], why: str) -> list[Node]:
-        now = self._store.clock.now_ms
+        now, redact = self._store.clock.now_ms, self._store.redact
         timed: list[tuple[Turn, int]] = []
         for turn in turns:
-            content = as_turn(turn)
+            content = as_turn(turn) if redact is None else redact(as_turn(turn))
             if not content.blocks and content.role == ASSISTANT:
                 raise InvalidInput("An assistant's turn without blocks is never stored.")
             timed.append((content, now()))

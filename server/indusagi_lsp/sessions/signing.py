@@ -1,7 +1,7 @@
 """Whose history is it: the key of this user, and the mac that it puts on a head.
 
-The sessions folder lies in the workspace, so whoever wrote the workspace wrote the sessions in it. A head that this user
-wrote carries an HMAC over session id and leaf, made with a key that lives outside every workspace.
+The sessions folder lies in the workspace, so whoever wrote the workspace wrote the sessions in it. A head that this
+user wrote carries an HMAC over session id and leaf, made with a key that lives outside every workspace.
 """
 
 from __future__ import annotations

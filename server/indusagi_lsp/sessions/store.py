@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault, SessionNotFound
+from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.folder import LOCKS, SessionFolder
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.ids import check_session_id
@@ -22,7 +23,6 @@ from indusagi_lsp.sessions.session import Session
 from indusagi_lsp.sessions.signing import Signer
 from indusagi_lsp.sessions.state import SCHEMA, Loaded, SessionState, load
 from indusagi_lsp.sessions.summaries import SessionSummary, SummaryCache
-
 from indusagi_lsp.sessions.tail import Page, read_page
 
 
@@ -30,7 +30,8 @@ class SessionStore:
     """The sessions that lie in one folder, `<root>/<sessionId>.jsonl`.
 
     Args of the constructor: `root` is the folder, made when first written to; `migrators` upgrade records of older
-    schemas at load; `signer` tells this user's sessions from others' (without one, all are trusted); `clock`, `new_id`
+    schemas at load; `signer` tells this user's sessions from others' (without one, all are trusted); `redact` takes
+    secrets out of turns before they are hashed and written; `clock`, `new_id`
     and `calls` are injected for tests.
     """
 
@@ -42,11 +43,13 @@ class SessionStore:
         signer: Signer | None = None,
         clock: Clock | None = None,
         new_id: NewId = new_uuid,
+        redact: Callable[[Turn], Turn] | None = None,
         calls: OsCalls | None = None,
     ) -> None:
         self.root = Path(root)
         self.migrators = tuple(migrators)
         self.signer = signer
+        self.redact = redact
         self.clock: Clock = clock or SystemClock()
         self.folder = SessionFolder(self.root)
         self._writer = new_id().encode()

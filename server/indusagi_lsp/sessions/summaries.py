@@ -1,7 +1,7 @@
 """Summaries: what a list of sessions shows, kept in a cache that may be deleted at any time.
 
-An entry counts only for a file of the same size, inode and times. A file that was changed within the clock's grain of the
-moment in which it was read is read again the next time, so that a change in the same tick is never missed.
+An entry counts only for a file of the same size, inode and times. A file that was changed within the clock's grain of
+the moment in which it was read is read again the next time, so that a change in the same tick is never missed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The newest page of a session's live path, read from the end of the file: as quick for a huge file as for a small one.
 
-Where the end of the file does not tell which leaf is live (a late head of another window, lines out of order), the whole
-file is indexed instead, so the page is always the one that opening the session would show.
+Where the end of the file does not tell which leaf is live (a late head of another window, lines out of order), the
+whole file is indexed instead, so the page is always the one that opening the session would show.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Page(msgspec.Struct, frozen=True):
     more: bool
 
 
-class _Unclear(Exception):  # noqa: N818 - a signal within this module, not a fault
+class _Unclear(Exception):
     """The end of the file does not tell."""
 
 

@@ -1,8 +1,8 @@
 """The watcher: what other processes do to the sessions, told within a few hundredths of a second.
 
-It watches the sessions folder and the folders above it, none of them recursively, so that a folder that is deleted and made
-again is seen, and at most three watches are taken. Where the system gives no watches (a limit, a network mount), it looks
-at regular intervals instead. Own writes are known by their place in the file, so they cause nothing.
+It watches the sessions folder and the folders above it, none of them recursively, so that a folder that is deleted and
+made again is seen, and at most three watches are taken. Where the system gives no watches (a limit, a network mount),
+it looks at regular intervals instead. Own writes are known by their place in the file, so they cause nothing.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ class SessionWatcher:
             await self._tell(await self._differences())
 
     async def _native(self) -> AsyncGenerator[set[str] | None, None]:
-        """The ids of changed sessions, as the system tells of them; None asks for a look at all. Ends when a folder of
-        the way to the sessions comes or goes, so that the watches can be set anew.
+        """The ids of changed sessions, as the system tells of them; None asks for a look at all.
+
+        Ends when a folder on the way to the sessions comes or goes, so that the watches can be set anew.
 
         Raises:
             OSError: the system gives no watches.

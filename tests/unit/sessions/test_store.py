@@ -522,3 +522,15 @@ async def test_a_cancelled_append_leaves_nothing_half_done(
     again = await window().open(session.id)
     assert words(again.model_view()) == words(session.model_view())
     assert again.report.clean
+
+
+async def test_secrets_are_taken_out_before_a_turn_is_hashed(window: Callable[..., SessionStore]) -> None:
+    def redact(turn: Turn) -> Turn:
+        return user(turn.text.replace("hunter2", "[redacted]"))
+
+    session = await window(redact=redact).create(cwd=CWD)
+    [node] = await session.append([user("my password is hunter2")])
+    assert node.turn.text == "my password is [redacted]"
+    assert b"hunter2" not in Path(session.path).read_bytes()
+    again = await window().open(session.id)
+    assert again.graph.node(node.id).verified
