@@ -40,15 +40,10 @@ class Web:
 
     async def __aenter__(self) -> Any:
         """The message streams. Nothing is sent yet."""
-        import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        client = httpx2.AsyncClient(
-            headers={**self._config.headers, "accept-encoding": "identity"},
-            # How long an answer may take is for the call to say, so reading has no limit of its own.
-            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
-            transport=_bounded_transport(self._look),
-        )
+        # In a thread: the machine's certificates are read.
+        client = await asyncio.to_thread(self._client)
         async with self._stack:
             await self._stack.enter_async_context(client)
             streams = await self._stack.enter_async_context(
@@ -62,6 +57,16 @@ class Web:
     ) -> bool | None:
         """Tell the server that the session ends, and close every connection."""
         return await self._stack.__aexit__(kind, error, trace)
+
+    def _client(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        return httpx2.AsyncClient(
+            headers={**self._config.headers, "accept-encoding": "identity"},
+            # How long an answer may take is for the call to say, so reading has no limit of its own.
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
+            transport=_bounded_transport(self._look),
+        )
 
     def _look(self, request: httpx2.Request, response: httpx2.Response) -> None:
         status = response.status_code

@@ -34,7 +34,7 @@ async def wait(path: str) -> str:
     try:
         await anyio.sleep(1000)
     except BaseException:
-        Path(path).write_text("cancelled")  # noqa: ASYNC240 - it is done anyway
+        Path(path).write_text("cancelled")
         raise
     return "never"
 
