@@ -141,11 +141,17 @@ class SqliteMemoryStore(BaseStore):
                 self._remove(connection, found[0])
             if new is not None:
                 target = self.realm(new.scope)
-                there = self._at(connection, target, identifier)
-                if there is not None:
+                # A new entry whose place was just looked at needs no second look.
+                looked = found is None and target in realms
+                if not looked and (there := self._at(connection, target, identifier)):
                     self._remove(connection, there[0])
                 self._insert(connection, target, new, None if found is None else found[0])
             return new
+
+    def _changed(self, realms: Sequence[str], identifier: str, change: Change) -> MemoryEntry | None:
+        # Eviction and change are one transaction, so that the disk is waited for once.
+        with self._writing():
+            return super()._changed(realms, identifier, change)
 
     @contextlib.contextmanager
     def _exclusively(self, realm: str) -> Iterator[None]:
@@ -388,7 +394,9 @@ class SqliteMemoryStore(BaseStore):
             "INSERT INTO words (rowid, own, near, split) VALUES (?, ?, ?, ?)",
             (row, " ".join(terms.own), " ".join(terms.near), " ".join(terms.split)),
         )
-        connection.executemany("INSERT INTO tags VALUES (?, ?)", [(identifier_bytes(tag), row) for tag in entry.tags])
+        if entry.tags:
+            tags = [(identifier_bytes(tag), row) for tag in entry.tags]
+            connection.executemany("INSERT INTO tags VALUES (?, ?)", tags)
         if entry.embedding is not None:
             connection.execute(
                 "INSERT INTO vectors VALUES (?, ?, ?)", (row, entry.embedder or "", pack_vector(entry.embedding))

@@ -168,6 +168,7 @@ class BaseStore(MemoryStore):
     ) -> None:
         self._workspace = workspace
         self._agent = agent
+        self._realm_names = {scope: realm_name(scope, workspace, agent) for scope in MemoryScope}
         self._now = now
         self._embedder = embedder
         self._mac = mac
@@ -381,7 +382,7 @@ class BaseStore(MemoryStore):
 
     def realm(self, scope: MemoryScope) -> str:
         """The name of the group of entries that a scope means for this workspace and agent; ASCII."""
-        return realm_name(scope, self._workspace, self._agent)
+        return self._realm_names[scope]
 
     def _realms(self, scopes: Iterable[MemoryScope]) -> tuple[str, ...]:
         return tuple(self.realm(scope) for scope in scopes)

@@ -167,6 +167,7 @@ _CJK = (
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _RUN = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+")
+_ASCII_RUN = re.compile(r"[A-Za-z0-9_]+")
 _FIRST_CJK = re.compile(rf"[{_CJK}]")
 _SPECIAL = re.compile(r"(?<!\w)(?:c\+\+|[cf]#|\.net\b)", re.IGNORECASE)
 _SPECIAL_WORDS = {"c++": " cplusplus ", "c#": " csharp ", "f#": " fsharp ", ".net": " dotnet "}
@@ -223,8 +224,12 @@ def _compound(run: str) -> tuple[str, tuple[str, ...]]:
 
 def _runs(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The words of `text`, each with its pieces."""
-    text = unicodedata.normalize("NFKC", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
     text = _SPECIAL.sub(lambda match: _SPECIAL_WORDS[match.group().lower()], text)
+    if text.isascii():
+        yield from map(_compound, _ASCII_RUN.findall(text))
+        return
     for run in _RUN.findall(text):
         if not _FIRST_CJK.match(run):
             yield _compound(run)

@@ -119,6 +119,15 @@ class TestVerbs:
         bench.time.pass_time(hours=-5)
         assert store.amend("one", content="x").updated_at == START
 
+    def test_a_move_to_another_scope_takes_the_place_of_what_is_there(self, bench):
+        store = bench.open()
+        store.store(entry("x", "mine", tags=["t"]))
+        store.store(entry("x", "ours", scope=MemoryScope.SHARED))
+        assert store.amend("x", scope=MemoryScope.SHARED).content == "mine"
+        assert [found.content for found in store.list()] == ["mine"]
+        assert store.search(MemoryQuery(text="ours")) == []
+        assert ids(store.search(MemoryQuery(text="mine", tags=["t"]))) == ["x"]
+
     def test_deleted_is_gone_from_every_verb_and_takes_no_place(self, bench):
         store = bench.open(embedder=WheelEmbedder())
         for number in range(6):
