@@ -88,4 +88,6 @@ async def resumed(kind: str, case: dict[str, Any]) -> str:
 
 
 def counts(folder: Path) -> Counter[str]:
-    return Counter({step: len((folder / step).read_bytes()) for step in worker.STEPS if (folder / step).exists()})
+    """How often each step has made its mark; a file without one was made in the moment of the kill."""
+    marks = {step: folder / step for step in worker.STEPS}
+    return +Counter({step: len(path.read_bytes()) for step, path in marks.items() if path.exists()})
