@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from indusagi_lsp.contract.text import visible_line
+from indusagi_lsp.tools.mcp.keeper import Keeper
 from indusagi_lsp.tools.mcp.launch import Launch
 
 if TYPE_CHECKING:
@@ -60,16 +61,25 @@ class Pipes:
         launch: what to start.
         gone: set when nothing more can come from the server.
         changed: set when the server says that its list of tools has changed.
+        keeper: ends the process should we be gone.
         log: gets what the server writes to stderr, bounded.
     """
 
     def __init__(
-        self, name: str, launch: Launch, gone: asyncio.Event, changed: asyncio.Event, log: logging.Logger
+        self,
+        name: str,
+        launch: Launch,
+        *,
+        gone: asyncio.Event,
+        changed: asyncio.Event,
+        keeper: Keeper,
+        log: logging.Logger,
     ) -> None:
         self._name = name
         self._launch = launch
         self._gone = gone
         self._changed = changed
+        self._keeper = keeper
         self._log = log
         self._said: deque[str] = deque(maxlen=5)
         self._process: asyncio.subprocess.Process | None = None
@@ -107,6 +117,7 @@ class Pipes:
             asyncio.create_task(self._write(process, out_of, into)),
             asyncio.create_task(self._drain_stderr(process)),
             asyncio.create_task(self._watch(protocol.exited, into)),
+            asyncio.create_task(self._guard(process.pid)),
         ]
         return incoming, outgoing
 
@@ -188,6 +199,12 @@ class Pipes:
             into.close()
             self._gone.set()
 
+    async def _guard(self, group: int) -> None:
+        try:
+            await self._keeper.watch(group)
+        except OSError as error:
+            self._tell_once("keeper", f"it would outlive us if we were killed: {error}")
+
     async def _watch(self, exited: asyncio.Event, into: MemoryObjectSendStream[Any]) -> None:
         """A child that inherited its pipes keeps them open, so that their ends do not tell when the server has gone."""
         await exited.wait()
@@ -242,6 +259,7 @@ class Pipes:
         _signal_group(process, signal.SIGTERM)
         if await _group_remains(process, 0.1):
             _signal_group(process, _KILL)
+        self._keeper.forget(process.pid)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -25,6 +25,7 @@ from indusagi_lsp.contract.tools import ToolContext, ToolOutcome
 from indusagi_lsp.tools.mcp.config import McpConfig, safe_url
 from indusagi_lsp.tools.mcp.content import result_text
 from indusagi_lsp.tools.mcp.grants import Permission
+from indusagi_lsp.tools.mcp.keeper import Keeper
 from indusagi_lsp.tools.mcp.launch import prepare
 from indusagi_lsp.tools.mcp.offers import MAX_TOOLS, Offer, Offers, read_offers
 from indusagi_lsp.tools.mcp.pipes import Pipes
@@ -69,6 +70,7 @@ class Server:
         name: its name.
         config: its definition.
         permission: the user's.
+        keeper: ends its processes should we be gone.
         environ: the user's environment.
         clock: the time.
         pace: how patient to be.
@@ -83,6 +85,7 @@ class Server:
         config: McpConfig,
         permission: Permission,
         *,
+        keeper: Keeper,
         environ: Mapping[str, str],
         clock: Clock,
         pace: Pace,
@@ -98,6 +101,7 @@ class Server:
         self.definition = ""
         self.settled = asyncio.Event()
         self._permission = permission
+        self._keeper = keeper
         self._environ = environ
         self._clock = clock
         self._pace = pace
@@ -210,7 +214,9 @@ class Server:
         if self.config.url:
             transport: Web | Pipes = Web(self.config, gone)
         else:
-            transport = Pipes(self.name, launch, gone, self._listed_anew, self._log)
+            transport = Pipes(
+                self.name, launch, gone=gone, changed=self._listed_anew, keeper=self._keeper, log=self._log
+            )
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._connected(transport, gone, tasks)

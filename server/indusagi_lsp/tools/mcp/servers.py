@@ -15,6 +15,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.tools import PlanningTool
 from indusagi_lsp.tools.mcp.config import McpConfig
 from indusagi_lsp.tools.mcp.grants import Grants, Permission
+from indusagi_lsp.tools.mcp.keeper import Keeper
 from indusagi_lsp.tools.mcp.server import Pace, Server, State
 from indusagi_lsp.tools.mcp.tool import McpTool
 
@@ -80,11 +81,13 @@ class McpServers:
         self._on_report = on_report
         self._tools: dict[str, McpTool] = {}
         self._closed = False
+        self._keeper = Keeper()
         self._servers = [
             Server(
                 name,
                 one,
                 Permission(name, approver, grants, new_id, log),
+                keeper=self._keeper,
                 environ=environ,
                 clock=clock or SystemClock(),
                 pace=pace or Pace(),
@@ -137,6 +140,7 @@ class McpServers:
         """End every server, with all processes that it started, within 2 s."""
         self._closed = True
         await asyncio.gather(*(server.close() for server in self._servers))
+        await self._keeper.close()
 
     def _present(self) -> tuple[McpTool, ...]:
         present: dict[str, McpTool] = {}

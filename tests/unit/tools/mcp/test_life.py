@@ -7,15 +7,18 @@ import logging
 import os
 import re
 import signal
+import sys
 import time
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from indusagi_lsp.contract.errors import ToolFailed
 from indusagi_lsp.tools.mcp import McpConfig, Pace
-from indusagi_lsp.tools.mcp.pipes import MAX_LINE, MAX_LOGGED_LINES
+from indusagi_lsp.tools.mcp.pipes import MAX_LINE, MAX_LOGGED_LINES, Lines
 
-from .conftest import Desk, User, alive, ask, plain, planned, processes, ready, until
+from .conftest import PROGRAMS, Desk, User, alive, ask, plain, planned, processes, ready, until
 
 
 async def test_nothing_is_started_before_tools_are_asked_for(desk: Desk, user: User) -> None:
@@ -183,8 +186,8 @@ async def test_a_server_that_stops_reading_holds_nobody_up(desk: Desk) -> None:
 async def test_cancelling_is_quick_when_the_pipe_is_full(desk: Desk) -> None:
     servers = desk.servers(plain=plain())
     tools = await ready(servers)
-    pid = next(iter(processes()))
-    os.kill(pid, signal.SIGSTOP)
+    for pid in processes():
+        os.kill(pid, signal.SIGSTOP)
     calls = [asyncio.create_task(ask(tools["mcp__plain__hang"], text="x" * 100_000)) for _ in range(400)]
     await asyncio.sleep(0.2)
     began = time.monotonic()
@@ -269,3 +272,56 @@ async def test_closing_while_the_user_is_asked_and_while_a_call_runs(desk: Desk,
     await servers.close()
     with pytest.raises(ToolFailed):
         await call
+
+
+async def test_when_we_are_killed_nothing_is_left(tmp_path: Path, strays: list[int]) -> None:
+    """The one exit that nobody can prepare for, with servers that care neither for TERM nor for their stdin."""
+    script = """
+import asyncio, logging, os, sys
+from indusagi_lsp.tools.mcp import McpConfig, McpServers
+
+class Yes:
+    async def __call__(self, _request): return "once"
+    async def get(self, _key): return None
+    async def put(self, _key, _value): pass
+
+async def main():
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    one = McpConfig(command=sys.executable, args=("-IS", sys.argv[1], "--stubborn"))
+    servers = McpServers({"a": one, "b": one}, approver=Yes(), grants=Yes(), environ=os.environ)
+    await servers.tools()
+    while any(one.state != "ready" for one in servers.status()):
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(PROGRAMS / "plain.py"), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        said = await process.stdout.readuntil(b"ready\n")
+    children = [int(pid) for pid in re.findall(rb"child (\d+)", said)]
+    started = processes()
+    strays += [*children, *started]
+    assert len(children) == 2
+    assert len(started) == 6
+    process.kill()
+    await process.wait()
+    await until(lambda: not any(alive(pid) for pid in strays), seconds=5)
+
+
+def test_a_line_without_an_end_costs_no_memory() -> None:
+    lines = Lines(MAX_LINE)
+    chunk = b"x" * 65536
+    tracemalloc.start()
+    for _ in range(16_384):
+        assert lines.feed(chunk) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * MAX_LINE
+    (line,) = lines.feed(b"\n")
+    assert line.cut
+    assert len(line.data) < 1000
