@@ -8,10 +8,11 @@ from __future__ import annotations
 from indusagi_lsp.sessions.folder import sessions_root
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.ids import check_session_id, is_session_id
+from indusagi_lsp.sessions.journal import Change
 from indusagi_lsp.sessions.nodes import Node, hash_node
 from indusagi_lsp.sessions.records import Problem, Record, read_records
 from indusagi_lsp.sessions.scan import Migrator
-from indusagi_lsp.sessions.session import Change, Session
+from indusagi_lsp.sessions.session import Session
 from indusagi_lsp.sessions.signing import Signer, load_key
 from indusagi_lsp.sessions.state import LoadReport, SessionMeta
 from indusagi_lsp.sessions.store import SessionStore

@@ -15,6 +15,7 @@ from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.folder import LOCKS, SessionFolder
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.ids import check_session_id
+from indusagi_lsp.sessions.journal import Journal
 from indusagi_lsp.sessions.log import SessionLog
 from indusagi_lsp.sessions.nodes import Node
 from indusagi_lsp.sessions.oscalls import OsCalls
@@ -231,9 +232,9 @@ class SessionStore:
         """The ids of the sessions that are open here."""
         return {session.id for session in self._open}
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: Journal) -> None:
         """A session was closed."""
-        self._open.discard(session)
+        self._open = {one for one in self._open if one is not session}
 
     # --- inside -----------------------------------------------------------------------------------
 
