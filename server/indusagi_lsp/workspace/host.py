@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.conductor import Agent, AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
-from indusagi_lsp.contract.approvals import ApprovalRequest, Decision, Verdict
 from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
-from indusagi_lsp.contract.tools import Effect, Tool
-from indusagi_lsp.filehistory import FILES, FileHistory, recorded
+from indusagi_lsp.contract.tools import Tool
+from indusagi_lsp.filehistory import FILES, FileHistory
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
-from indusagi_lsp.tools import Jobs, PathGuard, command_tools, excerpts, read_only_tools, writing_tools
+from indusagi_lsp.tools import PathGuard, excerpts
 from indusagi_lsp.workspace.agent_tools import host_tools
+from indusagi_lsp.workspace.gate import Gate
 from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
-from indusagi_lsp.workspace.permissions import Permissions
+from indusagi_lsp.workspace.permissions import McpGrants, Permissions
 from indusagi_lsp.workspace.settings import merge_settings
+from indusagi_lsp.workspace.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from indusagi_lsp.memory import MemoryService
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
+    from indusagi_lsp.tools.mcp import McpConfig
     from indusagi_lsp.workspace.workflows import HostWorkflows
 
 INDUSAGI = ".indusagi"
@@ -66,6 +68,7 @@ class Host:
         environ: the user's environment, which says where other tools keep their sessions.
         signer: the user's key for heads.
         settings: layers of raw settings, weakest first.
+        mcp: the user's MCP servers.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Host:
         environ: Mapping[str, str],
         signer: Signer,
         settings: tuple[Mapping[str, Any], ...],
+        mcp: Mapping[str, McpConfig],
         clock: Clock,
         new_id: NewId,
     ) -> None:
@@ -104,8 +108,6 @@ class Host:
         self._memory: MemoryService | None = None
         self._workflows: HostWorkflows | None = None
         self._search: SearchIndex | None = None
-        self._host_tools: tuple[Tool, ...] = ()
-        self._jobs = Jobs()
         self.files = FileHistory(
             self._guard,
             root / INDUSAGI / FILES,
@@ -115,8 +117,26 @@ class Host:
             new_id=new_id,
         )
         self._watcher: SessionWatcher | None = None
-        self.permissions = Permissions(places.state, uri)
-        self.questions: dict[str, m.ApproveParams] = {}
+        self.gate = Gate(
+            workspace=uri,
+            trusted=trusted,
+            mode=lambda: self.settings.approvals,
+            permissions=Permissions(places.state, uri),
+            outlet=outlet,
+            clock=clock,
+        )
+        self.toolbox = Toolbox(
+            self._guard,
+            self.files,
+            own=self._own_tools,
+            mcp=mcp,
+            approver=self.gate.decide,
+            grants=McpGrants(places.state, uri),
+            environ=environ,
+            clock=clock,
+            new_id=new_id,
+            report=self._notify,
+        )
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +238,7 @@ class Host:
                 invoke_model=self.models.invoke,
                 catalogue=self.models,
                 store=self.store,
-                approver=self._approve,
+                approver=self.gate.decide,
                 excerpts=self._excerpts,
                 document=self._document,
                 spill=self._spill,
@@ -246,7 +266,7 @@ class Host:
         self._watcher = SessionWatcher(
             self.store,
             on_sessions=lambda _: self.changed(),
-            on_notice=lambda text: self.notices.append(Notice("warning", "polling", text)),
+            on_notice=lambda text: self._notify(Notice("warning", "polling", text)),
             mode=self.settings.watch,
         )
         await self._watcher.start()
@@ -284,32 +304,24 @@ class Host:
 
     def _tools(self) -> tuple[Tool, ...]:
         """What the model may ask for; in the mode `readOnly`, and in a folder that is not trusted, only what reads."""
-        tools = self._own_tools()
-        if self.trusted and self.settings.approvals != "readOnly":
-            return tools
-        return tuple(tool for tool in tools if tool.effects <= {Effect.READ})
+        return self.toolbox.tools(act=self.gate.lets_act)
 
     def _own_tools(self) -> tuple[Tool, ...]:
-        """All the tools there are here; made once, since agents compare their tools."""
-        if not self._host_tools:
+        async def session(session_id: str) -> Session:
+            return (await self.session(session_id)).session
 
-            async def session(session_id: str) -> Session:
-                return (await self.session(session_id)).session
+        return host_tools(self.memory, self.search_index, session, self.memory_changed)
 
-            self._host_tools = (
-                *read_only_tools(self._guard),
-                *recorded(writing_tools(self._guard), self.files),
-                *recorded(command_tools(self._guard, self._jobs), self.files, self._commands_run),
-                *host_tools(self.memory, self.search_index, session, self.memory_changed),
-            )
-        return self._host_tools
-
-    def _commands_run(self) -> bool:
-        return self._jobs.running > 0
+    async def prepare_run(self, live: LiveSession) -> None:
+        """Before a run: start the user's MCP servers, and take the tools that they offer by now."""
+        before = self._tools()
+        await self.toolbox.prepare(act=self.gate.lets_act)
+        if self._tools() != before:
+            live.agent.configure(await self._agent_config(self.models.card(live.agent.config.model)))
 
     async def settle_files(self) -> None:
         """Find what commands have changed that ended unseen: in the background, or with their server."""
-        await self.files.settle(still_running=self._commands_run())
+        await self.files.settle(still_running=self.toolbox.commands_run())
 
     async def _rules(self) -> list[RulesFile]:
         """The repository's standing instructions; a stranger's are left out until the folder is trusted."""
@@ -330,40 +342,6 @@ class Host:
 
     async def _spill(self, output: str) -> str:
         return await asyncio.to_thread(blobs.spill, output, self.blobs_dir)
-
-    async def _approve(self, request: ApprovalRequest) -> Verdict:
-        """Decide by the folder's trust, the mode and what was allowed before; else ask."""
-        mode = self.settings.approvals
-        if not self.trusted or mode == "readOnly":
-            return Verdict("deny", "untrusted" if not self.trusted else "mode")
-        if not request.afresh:
-            if mode == "acceptEdits" and set(request.effects) <= {"read", "write"}:
-                return Verdict("once", "mode")
-            if await asyncio.to_thread(self.permissions.allows, request.tool, request.action):
-                return Verdict("once", "permission")
-        decision = await self._ask(request)
-        if decision == "always" and not request.afresh:
-            await asyncio.to_thread(self.permissions.grant, request.tool, request.action, self.clock.now_ms())
-        return Verdict(decision)
-
-    async def _ask(self, request: ApprovalRequest) -> Decision:
-        question = m.ApproveParams(
-            approval_id=request.id,
-            workspace=self.uri,
-            session_id=request.session_id,
-            run_id=request.run_id,
-            call_id=request.call_id,
-            tool=request.tool,
-            action=request.action,
-            size=len(request.action.encode("utf-8", "surrogatepass")),
-            sha256=request.sha256,
-            options=list(request.options),
-        )
-        self.questions[request.id] = question
-        try:
-            return await self._outlet.approve(question)
-        finally:
-            del self.questions[request.id]
 
     def read_file(self, uri: str) -> str:
         """A file that goes with a prompt: the editor's unsaved text, else what is on disk, past the path guard. Blocks.
@@ -409,8 +387,8 @@ class Host:
             parts = ExecutorParts(
                 open_agent=self._agent_for_step,
                 tools=lambda: {tool.spec.name: tool for tool in self._tools()},
-                approver=self._approve,
-                ask=self._ask,
+                approver=self.gate.decide,
+                ask=self.gate.ask,
                 document=self._document,
                 spill=self._spill,
             )
@@ -425,6 +403,12 @@ class Host:
         if model is not None:
             await self.use_model(live, model)
         return live.agent
+
+    def _notify(self, notice: Notice) -> None:
+        """Keep what the user should know, and tell every session that is in use."""
+        self.notices.append(notice)
+        for live in self._live.values():
+            live.agent.ledger.publish(notice)
 
     def memory_changed(self) -> None:
         """Tell the client that what is remembered has changed."""
@@ -456,7 +440,7 @@ class Host:
             await self._workflows.close()
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(session.close() for session in live))
-        await self._jobs.close()
+        await self.toolbox.close()
         self.files.close()
         await self.store.close()
         if self._memory is not None:

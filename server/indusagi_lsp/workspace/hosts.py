@@ -37,6 +37,7 @@ from indusagi_lsp.workspace.settings import read_user_config
 
 if TYPE_CHECKING:
     from indusagi_lsp.models import Models
+    from indusagi_lsp.tools.mcp import McpConfig
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Hosts:
         self._signer: Signer | None = None
         self._user_settings: Mapping[str, Any] = {}
         self._editor_settings: Mapping[str, Any] = {}
+        self._mcp: Mapping[str, McpConfig] = {}
         self._notices: list[Notice] = []
         self._prepared = asyncio.Lock()
         self._closed = False
@@ -154,6 +156,7 @@ class Hosts:
                 environ=self._environ,
                 signer=self._signer,
                 settings=(self._user_settings, self._editor_settings),
+                mcp=self._mcp,
                 clock=self._clock,
                 new_id=self._new_id,
             )
@@ -207,6 +210,8 @@ class Hosts:
             raise InvalidState("The server is shutting down.", hint="Start it again.")
         if operation is o.STATUS:
             return self._status(params)
+        if operation.name in o.EDITOR_OPERATIONS:
+            raise InvalidState("That is about a document in an editor.", hint="Ask the language server for it.")
         return await HANDLERS[operation.name](await self._host(params), params)
 
     async def _host(self, params: Any) -> Host:
@@ -268,6 +273,7 @@ class Hosts:
             config, notices = await asyncio.to_thread(read_user_config, self._places.config_file)
             self._signer = Signer(await asyncio.to_thread(load_key, self._places.state))
             self._user_settings = config.settings
+            self._mcp = config.mcp
             self._notices = notices
             self._models = create_models(
                 config.models, environ=self._environ, clock=self._clock, cache_dir=self._places.cache

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping
@@ -83,18 +84,61 @@ class Permissions:
             return {}
 
     def _write(self, permissions: Mapping[str, Permission]) -> None:
-        data: dict[str, Any] = {"workspace": self._workspace, "actions": msgspec.to_builtins(permissions)}
-        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        replace_private(self._path, {"workspace": self._workspace, "actions": msgspec.to_builtins(permissions)})
+
+
+class McpGrants:
+    """What the user has allowed MCP servers in one workspace; the shape of a grant is theirs."""
+
+    def __init__(self, state: Path, workspace: str) -> None:
+        self._folder = state / "permissions"
+        self._path = self._folder / f"{sha256(workspace.encode()).hexdigest()[:32]}.mcp.json"
+
+    async def get(self, key: str, /) -> str | None:
+        """What was put under `key`, None if nothing was, or if the file cannot be understood."""
+        value = (await asyncio.to_thread(self._read)).get(key)
+        return value if isinstance(value, str) else None
+
+    async def put(self, key: str, value: str, /) -> None:
+        """Keep `value` under `key`.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        await asyncio.to_thread(self._put, key, value)
+
+    def _put(self, key: str, value: str) -> None:
+        from filelock import FileLock
+
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(f"{self._path}.lock", mode=0o600):
+            replace_private(self._path, {**self._read(), key: value})
+
+    def _read(self) -> dict[str, Any]:
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(dumps(data))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            data = loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+
+def replace_private(path: Path, data: Mapping[str, Any]) -> None:
+    """Write JSON in the place of a file, whole or not at all, for the user's eyes alone.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(dumps(data))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _key(tool: str, action: str) -> str:

@@ -18,6 +18,7 @@ async def submit(host: Host, params: m.SubmitParams) -> m.SnapshotView:
     if params.model is not None:
         await host.use_model(live, params.model)
     turn = Turn(USER, (*await _context(host, params.context), *_said(params)))
+    await host.prepare_run(live)
     snapshot = await live.agent.submit(turn, params.mode, run_id=params.run_id)
     live.stream.flush()
     return snapshot_view(snapshot)
@@ -49,7 +50,7 @@ async def snapshot(host: Host, params: m.SnapshotParams) -> m.SnapshotResult:
             for one in kept or ()
         ],
         gap=kept is None,
-        questions=[one for one in host.questions.values() if one.session_id == params.session_id],
+        questions=[one for one in host.gate.questions.values() if one.session_id == params.session_id],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,9 @@ from msgspec import Meta
 from indusagi_lsp.condensation import CompactionPolicy
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.models import ModelsConfig, read_models_config
+from indusagi_lsp.tools.mcp import McpConfig, read_mcp_config
+
+ApprovalMode: TypeAlias = Literal["readOnly", "ask", "acceptEdits"]
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, rename="camel"):
@@ -50,16 +53,17 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     thinking: bool = False
     max_turns: Annotated[int, Meta(ge=1, le=10_000)] = 100
     tool_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
-    approvals: Literal["readOnly", "ask", "acceptEdits"] = "ask"
+    approvals: ApprovalMode = "ask"
     compaction: CompactionSettings = CompactionSettings()
     watch: Literal["native", "polling", "off"] = "native"
 
 
 class UserConfig(msgspec.Struct, frozen=True):
-    """The user's own file: settings, and the providers that only it may name."""
+    """The user's own file: settings, and the providers and MCP servers that only it may name."""
 
     settings: Mapping[str, Any] = {}
     models: ModelsConfig = ModelsConfig()
+    mcp: Mapping[str, McpConfig] = {}
 
 
 def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
@@ -83,7 +87,11 @@ def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
     models, problems = read_models_config(
         {"providers": data.pop("providers", {}), "default": data.get("model") or None}
     )
-    return UserConfig(data, models), [_bad(f"{path}: {problem}") for problem in problems]
+    mcp: Mapping[str, McpConfig] = {}
+    if "mcp" in data:
+        mcp, mcp_problems = read_mcp_config(data.pop("mcp"))
+        problems = (*problems, *mcp_problems)
+    return UserConfig(data, models, mcp), [_bad(f"{path}: {problem}") for problem in problems]
 
 
 def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:

@@ -33,7 +33,7 @@ async def with_tool(rig: HostsRig, effects: frozenset[Any], **settings: Any) -> 
     await rig.hosts.configure(settings)
     host = next(iter(rig.hosts._hosts.values()))
     tool = EchoTool("touch", effects)
-    host._host_tools = (*host._own_tools(), tool)
+    host.toolbox._own = (*host.toolbox.tools(act=True), tool)
     return tool, await rig.new()
 
 
@@ -78,7 +78,7 @@ async def test_always_holds_for_the_same_bytes_in_this_folder_and_after_a_restar
 
     other = await rig.folder("other")
     host = rig.hosts._hosts[other]
-    host._host_tools = (*host._own_tools(), tool)
+    host.toolbox._own = (*host.toolbox.tools(act=True), tool)
     await rig.say(await rig.new(workspace=other), "go", workspace=other)
     assert len(rig.outlet.questions) == 2
     assert len(tool.runs) == 1
