@@ -124,6 +124,18 @@ class Program:
         Raises:
             OSError: it cannot be started.
         """
+        starting = asyncio.ensure_future(cls._start(argv, cwd=cwd, environ=environ, update=update))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # It may be running by now, and nobody else knows of it.
+            await asyncio.shield(asyncio.ensure_future(_end_started(starting)))
+            raise
+
+    @classmethod
+    async def _start(
+        cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], update: Callable[[str], None]
+    ) -> Program:
         mark = secrets.token_hex(8)
         read, write = os.pipe()
         try:
@@ -215,6 +227,11 @@ class Program:
                 pending, told = "", time.monotonic()
             if data == b"":
                 return
+
+
+async def _end_started(starting: asyncio.Future[Program]) -> None:
+    with suppress(OSError):
+        await (await starting).end()
 
 
 async def _reader_of(fd: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:

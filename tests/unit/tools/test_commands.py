@@ -193,6 +193,19 @@ async def test_cancelling_ends_everything(root: Path, tool: RunCommand) -> None:
     assert await gone(int((root / "pid").read_text()))
 
 
+async def test_cancelling_at_any_moment_leaves_nothing(root: Path, tool: RunCommand) -> None:
+    for turns in range(40):
+        running = asyncio.create_task(run(tool, command=f"echo $$ > pid{turns}; exec sleep 68"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    await asyncio.sleep(0.1)
+    started = [int(text) for turns in range(40) if (text := content(root / f"pid{turns}"))]
+    assert all([await gone(pid) for pid in started])
+
+
 async def test_output_is_streamed_while_it_runs(tool: RunCommand) -> None:
     seen: list[tuple[float, str]] = []
     context = ToolContext("s", "c", update=lambda text: seen.append((time.monotonic(), text)))
