@@ -39,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal import main as chat
 
         return chat(arguments[1:])
+    if arguments[:1] == ["workflow"]:
+        from indusagi_lsp.terminal.workflow import run_workflow_command
+
+        return run_workflow_command(arguments[1:])
     if arguments[:1] and arguments[0] in ERRANDS:
         from indusagi_lsp.terminal.errands import run_errand
 
@@ -55,7 +59,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="indusagi-lsp",
         description="An agent that lives beside your editor: a language server over stdin and stdout.",
-        epilog=f"`indusagi-lsp chat` opens the terminal client. Errands: {', '.join(ERRANDS)}; each has a --help.",
+        epilog=(
+            "`indusagi-lsp chat` opens the terminal client, `indusagi-lsp workflow` runs workflows. "
+            f"Errands: {', '.join(ERRANDS)}; each has a --help."
+        ),
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--stdio", action="store_true", help="talk over stdin and stdout (the default)")

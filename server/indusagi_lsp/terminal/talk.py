@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
 from indusagi_lsp.protocol.uris import path_to_uri
-from indusagi_lsp.terminal.client import Client, ServerGoneError
+from indusagi_lsp.terminal.client import Client, NotificationHandler, ServerGoneError
 from indusagi_lsp.terminal.view import RunView, Screen, show_error
 
 if TYPE_CHECKING:
@@ -35,9 +35,17 @@ class Talk:
         options: of the command line.
         screen: where things are shown.
         approve: asks the person about an action.
+        on_notification: further notifications that are wanted, by method.
     """
 
-    def __init__(self, options: Options, screen: Screen, approve: Approve) -> None:
+    def __init__(
+        self,
+        options: Options,
+        screen: Screen,
+        approve: Approve,
+        *,
+        on_notification: Mapping[str, NotificationHandler] | None = None,
+    ) -> None:
         self.options = options
         self.screen = screen
         self.view = RunView(screen)
@@ -46,6 +54,7 @@ class Talk:
         self.model = options.model
         self.models: list[m.ModelInfo] = []
         self._approve = approve
+        self._on_notification = dict(on_notification or {})
         self._client: Client | None = None
 
     @property
@@ -69,6 +78,7 @@ class Talk:
             on_notification={
                 ops.EVENT: self._event,
                 "window/showMessage": self._message,
+                **self._on_notification,
             },
             on_request={
                 ops.APPROVE: self._asked,
