@@ -46,13 +46,20 @@ def _set(name: str, quick: bool, data: Path | None) -> Set:
         loaded = _functions(150 if quick else 400)
     else:
         loaded = json.loads((FIXTURES / f"{name.removeprefix('retrieval_')}.json").read_text(encoding="utf-8"))
-    return loaded["entries"], [question for question in loaded["questions"] if question["relevant"]]
+    questions = [question | {"relevant": _relevant(question)} for question in loaded["questions"]]
+    return loaded["entries"], [question for question in questions if question["relevant"]]
+
+
+def _relevant(question: dict[str, Any]) -> list[str]:
+    """The ids of the entries that answer a question, under any of the usual names."""
+    names = ("relevant", "relevant_ids", "relevantIds", "ids")
+    return [str(one) for name in names for one in question.get(name) or ()]
 
 
 def _functions(count: int) -> dict[str, Any]:
     """Functions of the standard library without their docstrings; the first sentences of those are the questions."""
     import ast
-    import importlib.util
+    import sysconfig
 
     names = [
         "argparse",
@@ -110,13 +117,16 @@ def _functions(count: int) -> dict[str, Any]:
         "xml.dom.minidom",
         "zipfile",
     ]
+    library = Path(sysconfig.get_paths()["stdlib"])
     entries: list[dict[str, Any]] = []
     questions: dict[str, str] = {}
     for name in names:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
+        path = library / (name.replace(".", "/") + ".py")
+        if not path.is_file():
+            path = library / name.replace(".", "/") / "__init__.py"
+        if not path.is_file():
             continue
-        source = Path(spec.origin).read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8")
         lines = source.splitlines()
         for node in ast.walk(ast.parse(source)):
             if not isinstance(node, ast.FunctionDef) or len(node.body) < 2:
