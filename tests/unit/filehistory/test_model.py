@@ -1,0 +1,290 @@
+"""Any order of edits, commands, the user's own changes, forks, condensations, crashes and restores keeps the promises.
+
+The promises: what the user changed since is not touched unasked; nothing is removed that the agent did not make; every
+content that the agent or a restore replaced is kept; where the user did nothing, going back gives exactly the files of
+that node; a restore that is undone leaves no trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from indusagi_lsp.contract.turns import user
+from indusagi_lsp.tools.writing import look, put
+from unit.filehistory.rig import Played, tree
+
+PATHS = st.sampled_from(["a", "b", "d/c", "d/e/f"])
+LONG = os.environ.get("INDUSAGI_LONG") == "1"
+
+
+class Rewinding(RuleBasedStateMachine):
+    """The model is what the test itself has seen on disk, and who wrote it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # In memory where that can be had, since every step waits for the disk many times.
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+        self.root = self.folder / "ws"
+        self.root.mkdir()
+        self.runner = asyncio.Runner()
+        self.numbers = itertools.count()
+        self.at_node: dict[str | None, dict] = {}
+        self.mixed: set[str] = set()
+        """Paths of which the files of a node are not known: the user, a command or a crash had a hand in them."""
+        self.users: set[str] = set()
+        """Paths whose last change on disk is the user's."""
+        self.touched: set[str] = set()
+        """Paths that the agent or a command ever changed."""
+        self.made: dict[str, str] = {}
+        self.replaced: set[bytes] = set()
+        self.restores: list[tuple[str, dict, dict]] = []
+        self.log: dict[str, list[tuple[object, str]]] = {}
+        """Per path every state that was on disk, in order, and who made it."""
+
+    def teardown(self) -> None:
+        self.played.history.close()
+        self.runner.close()
+        shutil.rmtree(self.folder)
+
+    def wait(self, work):
+        return self.runner.run(work)
+
+    @property
+    def tree(self):
+        return tree(self.root)
+
+    @initialize(there=st.sets(PATHS))
+    def begin(self, there) -> None:
+        self.played = Played(self.root)
+        for path in there:
+            self.played.write(path, self.content("u"))
+            self.made[path] = "user"
+        self.at_node[None] = self.tree
+        self.saw("user")
+        self.remember(self.played.say())
+
+    def content(self, who: str) -> bytes:
+        return f"{who}{next(self.numbers)}\n".encode()
+
+    def remember(self, node: str) -> str:
+        self.at_node[node] = self.tree
+        return node
+
+    def saw(self, who: str) -> None:
+        there = self.tree
+        for path in {*there, *self.log}:
+            states = self.log.setdefault(path, [(None, "nobody")])
+            if states[-1][0] != there.get(path):
+                states.append((there.get(path), who))
+
+    def will_replace(self, path: str) -> None:
+        data = self.played.read(path)
+        if data is not None:
+            self.replaced.add(data)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    @rule(changes=st.dictionaries(PATHS, st.booleans(), min_size=1, max_size=3))
+    def agent_edits(self, changes) -> None:
+        there = self.tree
+        wanted = {path: self.content("a") if write or path not in there else None for path, write in changes.items()}
+        for path in wanted:
+            self.will_replace(path)
+            if path in self.users:
+                self.mixed.add(path)
+        node = self.wait(self.played.edit(wanted))
+        self.saw("agent")
+        for path, data in wanted.items():
+            self.took(path, data, "agent")
+        self.touched |= set(wanted)
+        self.users -= set(wanted)
+        self.remember(node)
+
+    @rule(path=PATHS, write=st.booleans())
+    def agent_runs_a_command(self, path, write) -> None:
+        self.will_replace(path)
+        data = self.content("c") if write else None
+        node = self.wait(self.played.command(lambda: self.put(path, data)))
+        self.saw("command")
+        self.took(path, data, "command")
+        self.touched.add(path)
+        self.mixed.add(path)
+        self.users.discard(path)
+        self.remember(node)
+
+    @rule(path=PATHS, wrote=st.booleans())
+    def the_server_is_killed_while_it_edits(self, path, wrote) -> None:
+        self.will_replace(path)
+        data = self.content("a")
+        call = self.played.call()
+        self.wait(self.played.history.before({path: data}, "s1", call))
+        if wrote:
+            put(self.played.guard, look(self.played.guard, path), data)
+            self.took(path, data, "agent")
+            self.saw("agent")
+            self.users.discard(path)
+        self.touched.add(path)
+        self.mixed.add(path)
+        self.remember(self.played.result(call))
+        self.reopen()
+
+    @rule()
+    def reopen(self) -> None:
+        graph, calls, condensations = self.played.graph, self.played._calls, self.played.condensations
+        clock = self.played.clock
+        self.played.history.close()
+        self.played = Played(self.root, clock=clock)
+        self.played.graph, self.played._calls, self.played.condensations = graph, calls, condensations
+
+    @rule(path=PATHS, what=st.sampled_from(["write", "remove", "chmod"]))
+    def user_changes(self, path, what) -> None:
+        there = self.tree
+        if what == "write":
+            data = self.content("u")
+            self.put(path, data)
+            self.took(path, data, "user")
+        elif path in there and what == "remove":
+            self.put(path, None)
+        elif path in there:
+            (self.root / path).chmod(0o600 if there[path][1] != 0o600 else 0o755)
+        self.saw("user")
+        if self.tree != there:
+            self.users.add(path)
+            self.mixed.add(path)
+
+    @rule(data=st.data())
+    def fork(self, data) -> None:
+        """Go on from another node and leave the files as they are."""
+        node = data.draw(st.sampled_from(sorted(self.at_node, key=str)))
+        pending = self.wait(self.played.plan(node)).items
+        self.mixed |= {item.path for item in pending}
+        self.played.graph.branch_from(node)
+
+    @precondition(lambda self: self.played.graph.depth(self.played.graph.leaf) > 3)
+    @rule(data=st.data())
+    def condense(self, data) -> None:
+        graph = self.played.graph
+        old = graph.nodes_to(graph.leaf)
+        cut = data.draw(st.integers(1, len(old) - 1))
+        if any(old[at].turn.role == "tool" for at in (cut,)):
+            cut -= 1
+        if cut < 1:
+            return
+        graph.branch_from(None)
+        summary = graph.append(user(f"[condensed {next(self.numbers)}]"), created_at=old[cut - 1].created_at)
+        copies = {}
+        for node in old[cut:]:
+            copy = graph.append(node.turn, created_at=node.created_at)
+            copies[copy.id] = node.id
+            if node.id in self.at_node:
+                self.at_node[copy.id] = self.at_node[node.id]
+        self.played.condensations.append(
+            {"type": "condense", "summary": summary.id, "from": old[-1].id, "cut": old[cut].id, "copies": copies}
+        )
+        self.wait(self.look_everywhere())
+
+    async def look_everywhere(self) -> None:
+        for node in self.at_node:
+            await self.played.plan(node)
+
+    @rule(data=st.data(), forced=st.booleans(), going=st.booleans())
+    def restore(self, data, forced, going) -> None:
+        node = data.draw(st.sampled_from(sorted(self.at_node, key=str)))
+        plan = self.wait(self.played.plan(node))
+        before = self.tree
+        choices = {item.path: "restore" for item in plan.items if forced and not item.problem}
+        for item in plan.items:
+            if item.by_itself or item.path in choices:
+                self.will_replace(item.path)
+        done = self.wait(self.played.history.apply(plan, choices))
+        after = self.tree
+        self.check_restored(plan, before, after, choices)
+        if forced or all(item.by_itself for item in plan.items):
+            for path in set(before) | set(after) | set(self.at_node[node]):
+                if path not in self.mixed:
+                    assert after.get(path) == self.at_node[node].get(path), path
+            assert not self.wait(self.played.plan(node)).items
+        if done.id is not None:
+            self.restores.append((done.id, before, after))
+        if going:
+            self.mixed |= {item.path for item in self.wait(self.played.plan(node)).items}
+            self.played.graph.branch_from(node)
+
+    def check_restored(self, plan, before, after, choices) -> None:
+        chosen = {item.path for item in plan.items if item.by_itself} | set(choices)
+        for path in set(before) | set(after):
+            if before.get(path) == after.get(path):
+                continue
+            assert path in chosen
+            assert path in self.touched
+            if path not in choices:
+                assert path not in self.users, f"{path} was the user's"
+                states = self.log[path]
+                back_to = max(at for at, (state, _) in enumerate(states) if state == after.get(path))
+                undone = {who for _, who in states[back_to + 1 :]}
+                assert not undone & {"user", "command"}, f"{path}: {states}"
+                assert path in after or self.made[path] != "user", f"{path} was not the agent's to remove"
+            if path not in before:
+                self.made[path] = "restore"
+            self.users.discard(path)
+        self.saw("restore")
+
+    @precondition(lambda self: self.restores)
+    @rule()
+    def undo_the_last_restore(self) -> None:
+        name, before, after = self.restores.pop()
+        if self.tree != after:
+            return
+        plan = self.wait(self.played.history.plan_undo(self.played.lineage, name))
+        for item in plan.items:
+            self.will_replace(item.path)
+        self.wait(self.played.history.apply(plan, {item.path: "restore" for item in plan.items}))
+        assert self.tree == before
+        self.saw("restore")
+        for path in set(before) - set(after):
+            self.made[path] = "restore"
+        # Whose the last change is was known before; so much is sure that none of it may be taken for the agent's.
+        self.mixed |= {item.path for item in plan.items}
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def put(self, path: str, data: bytes | None) -> None:
+        target = self.root / path
+        if data is None:
+            target.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    def took(self, path: str, data: bytes | None, who: str) -> None:
+        if data is None:
+            self.made.pop(path, None)
+        else:
+            self.made.setdefault(path, who)
+
+    @invariant()
+    def nothing_that_was_replaced_is_lost(self) -> None:
+        for data in self.replaced:
+            assert (self.root / ".indusagi/files" / sha256(data).hexdigest()).read_bytes() == data
+
+
+Rewinding.TestCase.settings = settings(
+    max_examples=1000 if LONG else 40,
+    stateful_step_count=50 if LONG else 20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class TestRewinding(Rewinding.TestCase):
+    """Run by pytest."""
