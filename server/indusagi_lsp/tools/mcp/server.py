@@ -391,13 +391,14 @@ class Server:
             self._log.warning("MCP server %s: its answer cannot be used", self.name, exc_info=error)
             return ToolFailed(f"The MCP server {self.name} answered with something that is no result.")
         if error.code == CONNECTION_CLOSED:
-            return self._ended_meanwhile()
+            return self._ended_meanwhile(error.message)
         if error.code == REQUEST_TIMEOUT:
             return ToolFailed(f"The MCP server {self.name} did not answer within {self.config.timeout:g} s.")
         return ToolFailed(f"The MCP server {self.name} refused: {visible(error.message)[:MAX_ERROR]}")
 
-    def _ended_meanwhile(self) -> ToolFailed:
-        message = f"The MCP server {self.name} ended during the call; whether that took effect is not known."
+    def _ended_meanwhile(self, why: str = "") -> ToolFailed:
+        reason = f" ({visible_line(why)})" if why else ""
+        message = f"The MCP server {self.name} ended during the call{reason}; whether that took effect is not known."
         return ToolFailed(message, hint="Find out before you try again.")
 
     # --- what others see ----------------------------------------------------------------------------------------------

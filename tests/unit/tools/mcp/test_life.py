@@ -170,7 +170,7 @@ async def test_cancelling_a_call_tells_the_server_and_does_not_wait_for_it(
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: re.search(r"cancelled \d+", caplog.text))
+    await until(lambda: re.search(r"cancelled \d+", caplog.text), seconds=5)
     assert (await ask(tools["mcp__plain__echo"], text="hello")).output == "hello"
 
 
