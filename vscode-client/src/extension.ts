@@ -3,6 +3,7 @@ import * as vscode from 'vscode';
 import { ApprovalDesk } from './host/approvals';
 import { ChatView, VIEW_ID } from './host/chatView';
 import { registerCommands } from './host/commands';
+import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
 import { SessionTree } from './host/sessionTree';
 import { StatusItem } from './host/status';
@@ -32,6 +33,9 @@ export function activate(context: vscode.ExtensionContext): void {
   const tree = new SessionTree(live);
   const status = new StatusItem(live, () => desk.count);
 
+  const drafts = new CondenseDrafts();
+  const parts = { context, connection: live, chat, tree, channels, drafts };
+
   const setContext = (): void => {
     const session = chat.session;
     void vscode.commands.executeCommand('setContext', 'indusagi.state', live.state);
@@ -54,7 +58,8 @@ export function activate(context: vscode.ExtensionContext): void {
     live,
     vscode.window.registerWebviewViewProvider(VIEW_ID, chat),
     vscode.window.createTreeView('indusagi.sessions', { treeDataProvider: tree, showCollapseAll: true }),
-    ...registerCommands({ context, connection: live, chat, tree, channels }),
+    ...registerCommands(parts),
+    ...drafts.register(parts),
     desk.onChanged(() => {
       chat.refreshApprovals();
       status.draw();

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '1481d3083077e033';
+export const MESSAGES_HASH = '5a938ee7b0248fda';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -490,6 +490,46 @@ export interface SnapshotView {
   leaf: string | null;
   error: FaultView | null;
   partial: string;
+}
+
+/**
+ * Ask the agent about a place in a document: `fix` a problem, `explain` it, or `ask` a question of one's own. `message`
+ * is the diagnostic's, where there is one. Without a `question`, `ask` opens a chat document to write it in.
+ */
+export interface AskParams {
+  kind: 'fix' | 'explain' | 'ask';
+  uri: string;
+  range: Range;
+  workspace?: string | null;
+  message?: string | null;
+  question?: string | null;
+  sessionId?: string | null;
+  runId?: string | null;
+  workDoneToken?: number | string | null;
+}
+
+/** What was answered, and where the user sees it: in the client's own view, a chat document, or a message. */
+export interface AskResult {
+  sessionId: string | null;
+  phase: string;
+  answer: string;
+  shown: 'client' | 'chat' | 'message';
+  uri: string | null;
+}
+
+/** Send the last section of an open chat document (`*.chat.md`); the answer comes into the document as edits. */
+export interface ChatSendParams {
+  uri: string;
+  workspace?: string | null;
+  runId?: string | null;
+  workDoneToken?: number | string | null;
+}
+
+/** The session, how the run ended, and whether the whole answer is in the document. */
+export interface ChatSendResult {
+  sessionId: string | null;
+  phase: string;
+  written: boolean;
 }
 
 /** The phase that the session was in. */
@@ -1045,6 +1085,8 @@ export const Methods = {
   filesChanges: 'indusagi/files/changes',
   filesRestore: 'indusagi/files/restore',
   submit: 'indusagi/submit',
+  ask: 'indusagi/ask',
+  chatSend: 'indusagi/chat/send',
   abort: 'indusagi/abort',
   snapshot: 'indusagi/snapshot',
   fork: 'indusagi/fork',
@@ -1083,6 +1125,8 @@ export const Commands = {
   filesChanges: 'indusagi.server.files/changes',
   filesRestore: 'indusagi.server.files/restore',
   submit: 'indusagi.server.submit',
+  ask: 'indusagi.server.ask',
+  chatSend: 'indusagi.server.chat/send',
   abort: 'indusagi.server.abort',
   snapshot: 'indusagi.server.snapshot',
   fork: 'indusagi.server.fork',
@@ -1134,6 +1178,8 @@ export interface Operations {
   'indusagi/files/changes': { params: FilesChangesParams; result: FilesChangesResult };
   'indusagi/files/restore': { params: FilesRestoreParams; result: FilesRestoreResult };
   'indusagi/submit': { params: SubmitParams; result: SnapshotView };
+  'indusagi/ask': { params: AskParams; result: AskResult };
+  'indusagi/chat/send': { params: ChatSendParams; result: ChatSendResult };
   'indusagi/abort': { params: SessionParams; result: AbortResult };
   'indusagi/snapshot': { params: SnapshotParams; result: SnapshotResult };
   'indusagi/fork': { params: ForkParams; result: ForkResult };

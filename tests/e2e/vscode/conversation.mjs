@@ -80,6 +80,31 @@ export async function converse(window, { say }) {
   await window.answer('The folder holds one file.').waitFor({ timeout: 20_000 });
   say('and undone');
 
+  // Again, with a look first: the draft is edited, applied, and taken back.
+  await window.command('Indusagi: Condense with Preview…');
+  const apply = page.locator('.codelens-decoration a', { hasText: 'Apply (' });
+  await apply.waitFor({ timeout: 30_000 });
+  await page.locator('.monaco-editor .view-lines').first().click();
+  await page.keyboard.press('Control+End');
+  await page.keyboard.type(' edited by hand');
+  await window.shot('condense-preview');
+  await apply.click();
+  const summary = chat.locator('.item.summary');
+  await summary.waitFor({ timeout: 30_000 });
+  check((await summary.innerText()) !== '', 'the summary is empty');
+  await summary.locator('summary').click();
+  await summary.getByText('edited by hand').waitFor({ timeout: 10_000 });
+  await window.command('Indusagi: Undo Condensation');
+  await summary.waitFor({ state: 'detached', timeout: 20_000 });
+  say('condensed with an edited draft, and undone');
+
+  await window.command('Indusagi: Rename Session…');
+  await window.quickInput.fill('A better name');
+  await page.keyboard.press('Enter');
+  await window.treeItem('A better name').waitFor({ timeout: 20_000 });
+  await chat.locator('#head .title', { hasText: 'A better name' }).waitFor({ timeout: 20_000 });
+  say('renamed');
+
   await remember(window);
   say('remembered the selection');
   await window.command('Indusagi: Recall…');

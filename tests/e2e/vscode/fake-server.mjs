@@ -2,7 +2,7 @@
 // A small server that speaks the Indusagi protocol, for what a real one must not do on demand: crash in mid-run, lose
 // events, flood, answer with hostile text, take five seconds to shut down. The prompt chooses:
 //
-//   say TEXT · tool · approve · slow · crash · gap · flood RATE SECONDS · file PATH (streams that file) · fail
+//   say TEXT · tool · approve [long|later] · slow · crash · gap · flood RATE SECONDS · file PATH (streams that file) · fail
 //
 // FAKE_STATE names a file where sessions outlive a restart; FAKE_SLOW_SHUTDOWN the milliseconds that shutdown takes;
 // FAKE_TURNS the number of turns that a session "long" is born with.
@@ -259,6 +259,7 @@ async function play(session, prompt) {
       const action = argument === 'long' ? `echo start${' padding'.repeat(2000)} end` : 'rm -r build';
       await useTool(session, 'run_command', { command: action }, async (callId) => {
         const approvalId = randomUUID();
+        await pause(argument === 'later' ? 2500 : 0);
         run.phase = 'awaiting_approval';
         emit(session, run.id, {
           kind: 'approval_requested', id: approvalId, callId, action, options: ['once', 'session', 'deny'],
@@ -355,6 +356,12 @@ const handlers = {
       })),
       condensations: session.links, leaves: leavesOf(session), head: session.head,
     };
+  },
+  'indusagi/session/rename'(params) {
+    const session = find(params);
+    session.title = params.title;
+    keep();
+    return info(session);
   },
   'indusagi/session/adopt'(params) {
     return { sessionId: find(params).id, head: find(params).head };

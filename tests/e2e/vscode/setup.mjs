@@ -1,10 +1,13 @@
 // Fetches what the workbench tests need into a cache folder: VS Code's own server, taken out of npm's `code-server`
 // package (no compiler, no wrapper, no postinstall), and playwright-core with axe-core from this folder's lock file.
 //
-//   node setup.mjs CACHE        prints the paths as one line of JSON: {"vscode": …, "node": …, "driver": …, "chromium": …}
+//   node setup.mjs CACHE [--no-browser]
+//
+// prints the paths as one line of JSON: {"vscode": …, "node": …, "driver": …, "chromium": …}
 //
 // Idempotent: what is there already is not fetched again. Chromium comes from Debian, since no npm package carries it.
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -90,10 +93,11 @@ try {
   const cache = path.resolve(process.argv[2] ?? '.cache');
   fs.mkdirSync(cache, { recursive: true });
   const vscode = path.join(cache, `vscode-${VERSION}`);
-  const driver = path.join(cache, 'browser-driver-1.65.1');
+  const lock = fs.readFileSync(path.join(HERE, 'package-lock.json'));
+  const driver = path.join(cache, `browser-driver-${createHash('sha256').update(lock).digest('hex').slice(0, 12)}`);
   once(vscode, fetchWorkbench);
   once(driver, fetchDriver);
-  console.log(JSON.stringify({ vscode, driver, chromium: findChromium(), node: process.execPath }));
+  console.log(JSON.stringify({ vscode, driver, chromium: process.argv.includes('--no-browser') ? null : findChromium(), node: process.execPath }));
 } catch (error) {
   console.error(error.message);
   process.exit(1);

@@ -59,7 +59,7 @@ function freePort() {
 }
 
 /** Starts VS Code's server with the extension; `stop` ends it with everything it started. */
-export async function startServer({ state, vsix, workspace, settings = {}, env = {}, trusted = true, port }) {
+export async function startServer({ state, vsix, workspace, settings = {}, env = {}, trusted = true, ownHome = true, port }) {
   for (const scope of ['User', 'Machine']) {
     fs.mkdirSync(path.join(state, 'data', scope), { recursive: true });
     const all = { ...QUIET, ...(trusted ? { 'security.workspace.trust.enabled': false } : {}), ...settings };
@@ -67,14 +67,17 @@ export async function startServer({ state, vsix, workspace, settings = {}, env =
   }
   const home = path.join(state, 'home');
   fs.mkdirSync(home, { recursive: true });
-  const environment = {
-    ...process.env,
-    EXTENSIONS_GALLERY: '{"serviceUrl":""}',
+  const homes = {
     HOME: home,
     XDG_CONFIG_HOME: path.join(home, '.config'),
     XDG_STATE_HOME: path.join(home, '.state'),
     XDG_CACHE_HOME: path.join(home, '.cache'),
     XDG_DATA_HOME: path.join(home, '.data'),
+  };
+  const environment = {
+    ...process.env,
+    EXTENSIONS_GALLERY: '{"serviceUrl":""}',
+    ...(ownHome ? homes : {}), // a test must not see, or touch, the user's own configuration
     ...env,
   };
   const main = path.join(tools.vscode, 'out', 'server-main.js');

@@ -5,6 +5,8 @@ import { Methods } from '../protocol';
 import { ago, oneLine, tokens, unmask } from '../shared/format';
 import { type ChatView, defaultWorkspace, type SessionRef } from './chatView';
 import type { Channels, Connection } from './connection';
+import type { CondenseDrafts } from './condensePreview';
+import { deleteSession, doctor, exportSession, label, rename } from './sessionCommands';
 import { type Entry, type SessionTree, titleOf } from './sessionTree';
 import { asServerError } from './wire';
 
@@ -14,6 +16,7 @@ export interface Parts {
   chat: ChatView;
   tree: SessionTree;
   channels: Channels;
+  drafts: CondenseDrafts;
 }
 
 export function registerCommands(parts: Parts): vscode.Disposable[] {
@@ -23,6 +26,12 @@ export function registerCommands(parts: Parts): vscode.Disposable[] {
     resume: (entry?: Entry) => resume(parts, entry),
     fork: (entry?: Entry) => fork(parts, entry),
     condense: () => condense(parts),
+    condensePreview: () => parts.drafts.open(parts),
+    rename: (entry?: Entry) => rename(parts, entry),
+    label: (entry?: Entry) => label(parts, entry),
+    deleteSession: (entry?: Entry) => deleteSession(parts, entry),
+    exportSession: (entry?: Entry) => exportSession(parts, entry),
+    doctor: () => doctor(parts),
     undoCondense: () => undoCondense(parts),
     adopt: (entry?: Entry) => adopt(parts, entry),
     stop: () => chat.abort(),

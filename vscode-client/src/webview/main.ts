@@ -202,12 +202,15 @@ const DECISIONS = {
 };
 
 function approvalCard(card: Head['approvals'][number]): HTMLElement {
-  const { head: first, left, tail } = headAndTail(unmask(card.action), 2000);
+  const { head: first, left, tail } = headAndTail(unmask(card.action), 600);
   return element(
     'section',
     { class: 'approval', 'data-approval': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
     element('h3', {}, strings.approval(unmask(card.tool))),
-    element('pre', { tabindex: '0' }, left === 0 ? first : `${first}\n${strings.left(left)}\n${tail}`),
+    element('pre', { tabindex: '0' }, first),
+    // The end of a long action matters as much as its beginning: both are in sight without scrolling.
+    left === 0 ? null : element('p', { class: 'hint' }, strings.left(left)),
+    left === 0 ? null : element('pre', { tabindex: '0' }, tail),
     element('p', { class: 'hint' }, strings.size(card.size)),
     element(
       'div',

@@ -40,22 +40,20 @@ await scenario(
     await window.settled();
     say('denied a long action');
 
-    // A hidden panel: the question comes as a notification, and nothing that was said meanwhile is missing.
-    await window.prompt('approve');
-    await card.waitFor({ timeout: 20_000 });
-    await card.getByRole('button', { name: 'Deny' }).click();
-    await window.settled();
+    // A hidden panel: the question comes as a notification; an unsent draft is still there afterwards.
+    await window.prompt('approve later');
     await window.message.fill('an unsent draft');
-    await window.prompt('approve');
     await page.keyboard.press('Control+Shift+E');
     await window.message.waitFor({ state: 'detached', timeout: 20_000 });
-    say('the panel is hidden');
-    await page.waitForTimeout(300);
+    const question = window.toast('Allow run_command');
+    await question.waitFor({ timeout: 20_000 });
+    await window.shot('approval-notification');
+    await question.getByRole('button', { name: 'Deny' }).click();
     await window.openPanel();
-    if (await card.isVisible().catch(() => false)) {
-      await card.getByRole('button', { name: 'Deny' }).click();
-      await window.settled();
-    }
+    await chat.locator('.item.tool[data-stage="failed"]').nth(1).waitFor({ timeout: 20_000 });
+    await window.settled();
+    check((await window.message.inputValue()) === 'an unsent draft', 'the unsent draft is lost');
+    say('denied by the notification while the panel was hidden');
 
     // A gap in the events: what was not sent is fetched, and nothing is there twice.
     await window.command('Indusagi: New Session');
