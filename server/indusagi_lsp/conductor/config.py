@@ -12,13 +12,10 @@ from indusagi_lsp.contract.approvals import Approver, deny
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
 from indusagi_lsp.contract.limits import cap_output
 from indusagi_lsp.contract.models import ModelCatalogue, ModelInvoker
-from indusagi_lsp.contract.tools import Tool
+from indusagi_lsp.contract.tools import Editor, Tool
 
 Excerpts: TypeAlias = Callable[[str], Awaitable[str]]
 """Gives what of the workspace is relevant to a prompt, as text, for a model that calls no tools."""
-
-Document: TypeAlias = Callable[[str], str | None]
-"""Gives the unsaved text of an open file, by its path below the workspace root."""
 
 Spill: TypeAlias = Callable[[str], Awaitable[str]]
 """Makes a tool's output fit a block; what does not fit goes where it can be read on demand."""
@@ -71,7 +68,7 @@ class AgentDeps(msgspec.Struct, frozen=True, kw_only=True):
     ledger: object = None
     approver: Approver = deny
     excerpts: Excerpts | None = None
-    document: Document = lambda _: None
+    editor: Editor = Editor()
     spill: Spill = cut
     workspace: str = ""
     clock: Clock = msgspec.field(default_factory=SystemClock)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from indusagi_lsp.conductor.config import Document, Spill
+from indusagi_lsp.conductor.config import Spill
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision, Verdict
@@ -29,7 +29,7 @@ from indusagi_lsp.contract.events import (
     ToolResult,
     ToolUpdate,
 )
-from indusagi_lsp.contract.tools import Effect, PlannedCall, PlanningTool, Tool, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tools import Editor, Effect, PlannedCall, PlanningTool, Tool, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Dispatcher:
         publish: where events go.
         stage: told of each call's stage.
         record: told of each result as soon as it is there; awaited.
-        document: unsaved text of open files.
+        editor: what the tools may ask of it.
         spill: makes an output fit a block.
         audit: writes down what was decided; awaited.
         new_id: makes approval ids.
@@ -75,7 +75,7 @@ class Dispatcher:
         publish: Callable[[RunEvent], None],
         stage: Stage,
         record: Callable[[ToolResultBlock], Awaitable[None]],
-        document: Document,
+        editor: Editor,
         spill: Spill,
         audit: Audit,
         new_id: NewId,
@@ -86,7 +86,7 @@ class Dispatcher:
         self._publish = publish
         self._stage = stage
         self._record = record
-        self._document = document
+        self._editor = editor
         self._spill = spill
         self._audit = audit
         self._new_id = new_id
@@ -148,7 +148,12 @@ class Dispatcher:
                 is_error=True,
             )
         context = ToolContext(
-            session_id, call.id, lambda text: self._publish(ToolUpdate(call.id, text)), self._document
+            session_id,
+            call.id,
+            lambda text: self._publish(ToolUpdate(call.id, text)),
+            self._editor.document,
+            self._editor.open_paths,
+            self._editor.edit_document,
         )
         try:
             async with asyncio.timeout(self._seconds):

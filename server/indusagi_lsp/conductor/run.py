@@ -116,7 +116,7 @@ class Run:
             publish=parts.publish,
             stage=self._on_stage,
             record=self._on_result,
-            document=parts.deps.document,
+            editor=parts.deps.editor,
             spill=parts.deps.spill,
             audit=parts.history.approval,
             new_id=parts.deps.new_id,

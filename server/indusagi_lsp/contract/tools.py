@@ -27,6 +27,21 @@ class ToolOutcome(msgspec.Struct, frozen=True):
     is_error: bool = False
 
 
+class Editor(msgspec.Struct, frozen=True):
+    """What tools may ask of the editor; paths are below the workspace root, in POSIX spelling.
+
+    Attributes:
+        document: the text of a file that is open, unsaved changes included, or None.
+        open_paths: the paths for which there may be one.
+        edit_document: gives an open file another text so that the user can undo it, and says whether that was done;
+            None where no editor can.
+    """
+
+    document: Callable[[str], str | None] = lambda _: None
+    open_paths: Callable[[], Iterable[str]] = tuple
+    edit_document: Callable[[str, str], Awaitable[bool]] | None = None
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """What a running call knows of its surroundings.
 

@@ -8,6 +8,7 @@ from indusagi_lsp.contract.approvals import Decision
 from indusagi_lsp.contract.events import Notice, RunEvent
 from indusagi_lsp.lsp import approvals
 from indusagi_lsp.lsp.client import ClientFeatures
+from indusagi_lsp.lsp.edits import DocumentEditor
 from indusagi_lsp.lsp.peer import Peer
 from indusagi_lsp.lsp.progress import ProgressBoard
 from indusagi_lsp.protocol import messages as m
@@ -36,6 +37,8 @@ class ClientOutlet:
         self._approval_limit = approval_limit
         self._encoder = EventEncoder()
         self.features = ClientFeatures()
+        self.editor: DocumentEditor | None = None
+        self.on_event: Callable[[str, RunEvent], None] | None = None
         self.on_sessions_changed: Callable[[str], None] = lambda _: None
 
     def event(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: RunEvent) -> None:
@@ -44,6 +47,8 @@ class ClientOutlet:
         A client that is so slow that the queue is full loses events: it sees the gap in `seq`, at the latest
         by a notice with the code `gap` that takes the place of the last lost event, and asks for a snapshot.
         """
+        if self.on_event is not None:
+            self.on_event(run_id, event)
         if self._board.shown:
             self._board.event(workspace, session_id, run_id, event)
         if not self.features.events:
@@ -82,9 +87,17 @@ class ClientOutlet:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
         return await approvals.ask(self._peer, self.features, question, self._approval_limit)
 
+    def open_documents(self) -> list[str]:
+        """The URIs of the files that are open in the editor."""
+        return [] if self.editor is None else self.editor.open_uris()
+
     def document(self, uri: str) -> str | None:
         """The unsaved text of a file that is open in the editor, else None."""
         return self._document(uri)
+
+    async def apply_edit(self, uri: str, text: str, label: str) -> bool:
+        """Give an open document another text through the editor; says whether that was done."""
+        return self.editor is not None and await self.editor.replace(uri, text, label)
 
     def _tell(self, method: str, params: object) -> None:
         # Editors that have never heard of us log every message that they do not know.

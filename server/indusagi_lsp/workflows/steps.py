@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from indusagi_lsp.conductor import Agent
-from indusagi_lsp.conductor.config import Document, Spill, cut
+from indusagi_lsp.conductor.config import Spill, cut
 from indusagi_lsp.conductor.dispatch import READ_ONLY, Dispatcher
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Verdict, deny
@@ -21,7 +21,7 @@ from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import CallStage, RunEvent, ToolUpdate
 from indusagi_lsp.contract.limits import MAX_OUTPUT_BYTES, cap_output
-from indusagi_lsp.contract.tools import Tool
+from indusagi_lsp.contract.tools import Editor, Tool
 from indusagi_lsp.contract.turns import ASSISTANT, ToolCallBlock, ToolResultBlock
 from indusagi_lsp.workflows.attempts import StepFailed
 from indusagi_lsp.workflows.conditions import ConditionError, Names
@@ -47,7 +47,7 @@ class ExecutorParts(msgspec.Struct, frozen=True, kw_only=True):
         tools: the tools that there are now.
         approver: asked before a tool does more than read.
         ask: asked at gates, and before a step of unknown outcome is repeated.
-        document: the unsaved text of open files.
+        editor: what tools may ask of it.
         spill: makes a tool's output fit.
     """
 
@@ -55,7 +55,7 @@ class ExecutorParts(msgspec.Struct, frozen=True, kw_only=True):
     tools: Callable[[], Mapping[str, Tool]] = dict
     approver: Approver = deny
     ask: Approver = deny
-    document: Document = lambda _: None
+    editor: Editor = Editor()
     spill: Spill = cut
 
 
@@ -224,7 +224,7 @@ class StepRunner:
             publish=publish,
             stage=stage,
             record=record,
-            document=self._parts.document,
+            editor=self._parts.editor,
             spill=self._parts.spill,
             audit=audit,
             new_id=self._new_id,

@@ -10,6 +10,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from indusagi_lsp.conductor import Agent, AgentConfig, AgentDeps, RulesFile, build_system_prompt, create_agent
 from indusagi_lsp.contract.clock import Clock, NewId
@@ -17,10 +18,11 @@ from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
-from indusagi_lsp.contract.tools import Tool
+from indusagi_lsp.contract.tools import Editor, Tool
 from indusagi_lsp.filehistory import FILES, FileHistory
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
+from indusagi_lsp.sessions.redaction import redact_turn
 from indusagi_lsp.tools import PathGuard, excerpts
 from indusagi_lsp.workspace.agent_tools import host_tools
 from indusagi_lsp.workspace.gate import Gate
@@ -28,7 +30,7 @@ from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
 from indusagi_lsp.workspace.permissions import McpGrants, Permissions
-from indusagi_lsp.workspace.settings import merge_settings
+from indusagi_lsp.workspace.settings import UserConfig, merge_settings
 from indusagi_lsp.workspace.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
-    from indusagi_lsp.tools.mcp import McpConfig
     from indusagi_lsp.workspace.workflows import HostWorkflows
 
 INDUSAGI = ".indusagi"
@@ -68,7 +69,7 @@ class Host:
         environ: the user's environment, which says where other tools keep their sessions.
         signer: the user's key for heads.
         settings: layers of raw settings, weakest first.
-        mcp: the user's MCP servers.
+        user: the user's own configuration.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Host:
         environ: Mapping[str, str],
         signer: Signer,
         settings: tuple[Mapping[str, Any], ...],
-        mcp: Mapping[str, McpConfig],
+        user: UserConfig,
         clock: Clock,
         new_id: NewId,
     ) -> None:
@@ -99,7 +100,13 @@ class Host:
         self.clock = clock
         self.blobs_dir = root / INDUSAGI / BLOBS
         self.settings, self.notices = merge_settings(*settings)
-        self.store = SessionStore(root / INDUSAGI / "sessions", signer=signer, clock=clock, new_id=new_id)
+        self.store = SessionStore(
+            root / INDUSAGI / "sessions",
+            signer=signer,
+            clock=clock,
+            new_id=new_id,
+            redact=redact_turn if self.settings.redact_secrets else None,
+        )
         self._outlet = outlet
         self._new_id = new_id
         self._guard = PathGuard(root)
@@ -129,7 +136,8 @@ class Host:
             self._guard,
             self.files,
             own=self._own_tools,
-            mcp=mcp,
+            mcp=user.mcp,
+            commands=user.commands,
             approver=self.gate.decide,
             grants=McpGrants(places.state, uri),
             environ=environ,
@@ -240,7 +248,7 @@ class Host:
                 store=self.store,
                 approver=self.gate.decide,
                 excerpts=self._excerpts,
-                document=self._document,
+                editor=self._editor(),
                 spill=self._spill,
                 workspace=self.uri,
                 clock=self.clock,
@@ -337,11 +345,23 @@ class Host:
         found = await asyncio.to_thread(excerpts, self._guard, prompt, EXCERPT_CHARS)
         return "\n\n".join(f"Text from {excerpt.path}:\n{excerpt.text}" for excerpt in found)
 
+    def _editor(self) -> Editor:
+        """What tools may ask of the editor."""
+
+        def open_paths() -> list[str]:
+            base = f"{self.root.as_uri()}/"
+            return [unquote(uri[len(base) :]) for uri in self._outlet.open_documents() if uri.startswith(base)]
+
+        async def edit(path: str, text: str) -> bool:
+            return await self._outlet.apply_edit((self.root / path).as_uri(), text, f"Indusagi: edit {path}")
+
+        return Editor(self._document, open_paths, edit)
+
     def _document(self, path: str) -> str | None:
         return self._outlet.document((self.root / path).as_uri())
 
     async def _spill(self, output: str) -> str:
-        return await asyncio.to_thread(blobs.spill, output, self.blobs_dir)
+        return await asyncio.to_thread(blobs.spill, output, self.blobs_dir, redacted=self.settings.redact_secrets)
 
     def read_file(self, uri: str) -> str:
         """A file that goes with a prompt: the editor's unsaved text, else what is on disk, past the path guard. Blocks.
@@ -389,7 +409,7 @@ class Host:
                 tools=lambda: {tool.spec.name: tool for tool in self._tools()},
                 approver=self.gate.decide,
                 ask=self.gate.ask,
-                document=self._document,
+                editor=self._editor(),
                 spill=self._spill,
             )
             self._workflows = HostWorkflows(self, parts, self._outlet, self._new_id)

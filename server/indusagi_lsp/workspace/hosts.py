@@ -33,11 +33,10 @@ from indusagi_lsp.workspace import (
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
-from indusagi_lsp.workspace.settings import read_user_config
+from indusagi_lsp.workspace.settings import UserConfig, read_user_config
 
 if TYPE_CHECKING:
     from indusagi_lsp.models import Models
-    from indusagi_lsp.tools.mcp import McpConfig
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +110,8 @@ class Hosts:
         self._opening: dict[str, asyncio.Lock] = {}
         self._models: Models | None = None
         self._signer: Signer | None = None
-        self._user_settings: Mapping[str, Any] = {}
+        self._user = UserConfig()
         self._editor_settings: Mapping[str, Any] = {}
-        self._mcp: Mapping[str, McpConfig] = {}
         self._notices: list[Notice] = []
         self._prepared = asyncio.Lock()
         self._closed = False
@@ -155,8 +153,8 @@ class Hosts:
                 places=self._places,
                 environ=self._environ,
                 signer=self._signer,
-                settings=(self._user_settings, self._editor_settings),
-                mcp=self._mcp,
+                settings=(self._user.settings, self._editor_settings),
+                user=self._user,
                 clock=self._clock,
                 new_id=self._new_id,
             )
@@ -180,7 +178,7 @@ class Hosts:
         await self._prepare()
         notices: list[Notice] = list(self._notices)
         for host in self._hosts.values():
-            notices += await host.configure(self._user_settings, settings)
+            notices += await host.configure(self._user.settings, settings)
         return [notice_view(notice) for notice in dict.fromkeys(notices)]
 
     async def shutdown(self) -> None:
@@ -272,8 +270,7 @@ class Hosts:
                 return
             config, notices = await asyncio.to_thread(read_user_config, self._places.config_file)
             self._signer = Signer(await asyncio.to_thread(load_key, self._places.state))
-            self._user_settings = config.settings
-            self._mcp = config.mcp
+            self._user = config
             self._notices = notices
             self._models = create_models(
                 config.models, environ=self._environ, clock=self._clock, cache_dir=self._places.cache

@@ -10,7 +10,7 @@ from indusagi_lsp.protocol import messages as m
 
 
 class Outlet(Protocol):
-    """What a host needs of the language server. All but `approve` return at once and never block."""
+    """What a host needs of the language server. All but `approve` and `apply_edit` return at once and never block."""
 
     def event(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: RunEvent) -> None:
         """Send one event; `seq` is gapless per session, `at` is milliseconds since the epoch."""
@@ -38,6 +38,23 @@ class Outlet(Protocol):
 
     async def approve(self, question: m.ApproveParams) -> Decision:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
+        ...
+
+    async def apply_edit(self, uri: str, text: str, label: str) -> bool:
+        """Give a document that is open in the editor another text, so that the user can undo it.
+
+        Args:
+            uri: the document.
+            text: its whole new text.
+            label: what the user sees in the undo menu.
+
+        Returns:
+            Whether the document has that text now. False: it is not open, or the editor cannot, refused, or was silent.
+        """
+        ...
+
+    def open_documents(self) -> list[str]:
+        """The URIs of the files that are open in the editor."""
         ...
 
     def document(self, uri: str) -> str | None:

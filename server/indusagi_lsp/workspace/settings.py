@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
         approvals: `readOnly` gives the agent no tool that changes anything, `ask` asks before each, `acceptEdits` lets
             it edit files of the workspace unasked; protected paths and commands are asked about all the same.
         compaction: when to condense by itself.
+        redact_secrets: take secrets of known shapes out of what is kept; it takes effect when the folder is opened.
         watch: how changes by other programs are seen: `native`, `polling` (network folders), or `off`.
     """
 
@@ -55,15 +56,17 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     tool_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
     approvals: ApprovalMode = "ask"
     compaction: CompactionSettings = CompactionSettings()
+    redact_secrets: bool = True
     watch: Literal["native", "polling", "off"] = "native"
 
 
 class UserConfig(msgspec.Struct, frozen=True):
-    """The user's own file: settings, and the providers and MCP servers that only it may name."""
+    """The user's own file: settings, and what only it may say: providers, MCP servers, commands that pass unasked."""
 
     settings: Mapping[str, Any] = {}
     models: ModelsConfig = ModelsConfig()
     mcp: Mapping[str, McpConfig] = {}
+    commands: tuple[str, ...] = ()
 
 
 def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
@@ -91,7 +94,11 @@ def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
     if "mcp" in data:
         mcp, mcp_problems = read_mcp_config(data.pop("mcp"))
         problems = (*problems, *mcp_problems)
-    return UserConfig(data, models, mcp), [_bad(f"{path}: {problem}") for problem in problems]
+    commands = data.pop("commands", [])
+    if not (isinstance(commands, list) and all(isinstance(one, str) for one in commands)):
+        problems = (*problems, "`commands` is not a list of commands, so each command is asked about.")
+        commands = []
+    return UserConfig(data, models, mcp, tuple(commands)), [_bad(f"{path}: {problem}") for problem in problems]
 
 
 def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:

@@ -11,6 +11,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.tools import Effect, Tool
 from indusagi_lsp.filehistory import FileHistory, recorded
 from indusagi_lsp.tools import Jobs, PathGuard, command_tools, read_only_tools, writing_tools
+from indusagi_lsp.tools.policy import rules_of
 from indusagi_lsp.workspace.permissions import McpGrants
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Toolbox:
         guard: stands between the tools and the user's files.
         files: records what they change.
         own: gives the tools that look into what is kept here; called once, at the first need.
+        commands: those that the user lets pass without a question.
         mcp: the user's MCP servers; none of them is started before a run needs tools.
         approver: asked before an MCP server is started that is new or has changed.
         grants: where permissions for MCP servers are kept.
@@ -39,6 +41,7 @@ class Toolbox:
         *,
         own: Callable[[], tuple[Tool, ...]],
         mcp: Mapping[str, McpConfig],
+        commands: tuple[str, ...],
         approver: Approver,
         grants: McpGrants,
         environ: Mapping[str, str],
@@ -52,6 +55,7 @@ class Toolbox:
         self._make_own = own
         self._own: tuple[Tool, ...] = ()
         self._mcp = mcp
+        self._rules = rules_of(commands)
         self._approver = approver
         self._grants = grants
         self._environ = environ
@@ -67,7 +71,7 @@ class Toolbox:
             self._own = (
                 *read_only_tools(self._guard),
                 *recorded(writing_tools(self._guard), self._files),
-                *recorded(command_tools(self._guard, self.jobs), self._files, self.commands_run),
+                *recorded(command_tools(self._guard, self.jobs, self._rules), self._files, self.commands_run),
                 *self._make_own(),
             )
         return (*self._own, *self._foreign) if act else tuple(tool for tool in self._own if tool.effects <= READS)

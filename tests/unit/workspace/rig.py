@@ -49,6 +49,14 @@ class RecordingOutlet:
         self.questions.append(question)
         return self.decision
 
+    async def apply_edit(self, uri: str, text: str, label: str) -> bool:
+        if uri in self.documents:
+            self.documents[uri] = text
+        return uri in self.documents
+
+    def open_documents(self) -> list[str]:
+        return list(self.documents)
+
     def document(self, uri: str) -> str | None:
         return self.documents.get(uri)
 

@@ -403,3 +403,13 @@ async def test_two_windows_see_each_other_and_lose_nothing(rig: HostsRig) -> Non
     ]
     assert any(len(event.diverged) == 2 for event in changed)
     await second.hosts.shutdown()
+
+
+async def test_secrets_of_known_shapes_are_not_kept(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    await rig.say(session, f"my token is {secret}")
+    data = b"".join(path.read_bytes() for path in (rig.tmp_path / "ws" / ".indusagi").rglob("*") if path.is_file())
+    assert secret.encode() not in data
+    assert b"my token is" in data

@@ -91,3 +91,39 @@ async def test_protected_paths_are_asked_about_whatever_the_mode(tmp_path: Path)
     assert not (tmp_path / "ws" / ".git" / "hooks" / "pre-commit").exists()
     assert [question.options for question in rig.outlet.questions] == [["once", "deny"]]
     await rig.hosts.shutdown()
+
+
+async def test_a_file_with_unsaved_changes_is_searched_and_edited_in_the_editor(tmp_path: Path) -> None:
+    rig = HostsRig(
+        tmp_path,
+        [
+            calls("search_text", pattern="unsaved_word"),
+            calls("edit_file", path="calc.py", edits=[{"old_text": "unsaved_word", "new_text": "edited_word"}]),
+            {"text": "Done."},
+        ],
+    )
+    await rig.folder()
+    path = tmp_path / "ws" / "calc.py"
+    path.write_text(BROKEN, "utf-8")
+    rig.outlet.documents[path.as_uri()] = "unsaved_word = 1\n"
+    final = await rig.say(await rig.new(), "rename it")
+    found = results(final)
+    assert "calc.py" in found[0][0]
+    assert not found[1][1], found[1][0]
+    assert rig.outlet.documents[path.as_uri()] == "edited_word = 1\n"
+    assert path.read_text("utf-8") == BROKEN
+    await rig.hosts.shutdown()
+
+
+async def test_commands_that_the_user_lets_pass_ask_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('commands = ["git status"]\n', "utf-8")
+    allowed, other = calls("run_command", command="git status"), calls("run_command", command="git status; touch made")
+    rig = HostsRig(tmp_path, [allowed, other, {"text": "Done."}])
+    await rig.folder()
+    rig.outlet.decision = "deny"
+    await rig.say(await rig.new(), "look")
+    assert len(rig.outlet.questions) == 1
+    assert not (tmp_path / "ws" / "made").exists()
+    await rig.hosts.shutdown()
