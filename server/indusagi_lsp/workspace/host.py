@@ -381,18 +381,14 @@ class Host:
     def memory(self) -> MemoryService:
         """What is remembered in this workspace."""
         if self._memory is None:
-            from indusagi_lsp.memory import FileMemoryStore, MemoryService, now_from
+            from indusagi_lsp.workspace.memories import open_memory
 
-            now = now_from(self.clock)
-            signer = self.signer
-
-            def mac(data: bytes) -> str:
-                return signer.seal(data).decode("ascii")
-
-            self._memory = MemoryService(
-                FileMemoryStore(self.root / INDUSAGI / "memory", workspace=self.uri, now=now, mac=mac),
-                FileMemoryStore(self.places.data / "memory", workspace=self.uri, now=now, mac=mac),
-                now=now,
+            self._memory = open_memory(
+                self.settings.memory,
+                inside=self.root / INDUSAGI,
+                data=self.places.data,
+                signer=self.signer,
+                clock=self.clock,
                 new_id=self._new_id,
             )
         return self._memory

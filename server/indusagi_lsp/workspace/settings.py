@@ -35,6 +35,13 @@ class CompactionSettings(msgspec.Struct, frozen=True, rename="camel"):
         return CompactionPolicy(self.trigger_ratio, self.keep_recent) if self.enabled else None
 
 
+class MemorySettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Where what is remembered is kept, and how it is found."""
+
+    store: Literal["sqlite", "file"] = "sqlite"
+    semantic: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """What can be set, under `indusagi` in the editor or at the top of `config.toml`.
 
@@ -46,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
         approvals: `readOnly` gives the agent no tool that changes anything, `ask` asks before each, `acceptEdits` lets
             it edit files of the workspace unasked; protected paths and commands are asked about all the same.
         compaction: when to condense by itself.
+        memory: the kind of store, and whether to find by meaning too; both take effect when the folder is opened.
         redact_secrets: take secrets of known shapes out of what is kept; it takes effect when the folder is opened.
         watch: how changes by other programs are seen: `native`, `polling` (network folders), or `off`.
     """
@@ -56,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     tool_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 120.0
     approvals: ApprovalMode = "ask"
     compaction: CompactionSettings = CompactionSettings()
+    memory: MemorySettings = MemorySettings()
     redact_secrets: bool = True
     watch: Literal["native", "polling", "off"] = "native"
 

@@ -316,6 +316,17 @@ async def test_memory_round_trip(rig: HostsRig) -> None:
     assert len(rig.outlet.memories) == 2
 
 
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+async def test_memory_is_kept_by_either_store_and_stays_with_a_folder_that_moves(rig: HostsRig, store: str) -> None:
+    await rig.hosts.configure({"memory": {"store": store}})
+    uri = await rig.folder()
+    await rig.call(o.REMEMBER, text="The build needs Node 20.")
+    await rig.hosts.close_folder(uri)
+    (rig.tmp_path / "ws").rename(rig.tmp_path / "moved")
+    await rig.folder("moved")
+    assert [hit.entry.content for hit in (await rig.call(o.RECALL, text="node")).hits] == ["The build needs Node 20."]
+
+
 async def test_bad_settings_are_reported_and_the_good_ones_hold(rig: HostsRig) -> None:
     await rig.folder()
     notices = await rig.hosts.configure({"maxTurns": "many", "thinking": True, "compaction": {"keepRecent": 0}})
@@ -408,7 +419,7 @@ async def test_two_windows_see_each_other_and_lose_nothing(rig: HostsRig) -> Non
 async def test_secrets_of_known_shapes_are_not_kept(rig: HostsRig) -> None:
     await rig.folder()
     session = await rig.new()
-    secret = "ghp_" + "a1B2c3D4e5" * 4
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
     await rig.say(session, f"my token is {secret}")
     data = b"".join(path.read_bytes() for path in (rig.tmp_path / "ws" / ".indusagi").rglob("*") if path.is_file())
     assert secret.encode() not in data
