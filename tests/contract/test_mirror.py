@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indusagi_lsp.protocol import errors
-from indusagi_lsp.protocol.operations import APPROVE, NOTIFICATIONS, OPERATIONS
+from indusagi_lsp.protocol.operations import APPROVE, EDITOR_OPERATIONS, NOTIFICATIONS, OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 GENERATED = runpy.run_path(str(Path(__file__).with_name("regenerate.py")))["GENERATED"]
@@ -23,7 +23,7 @@ def test_generated_files_are_fresh(path):
 def test_every_operation_has_a_handler():
     from indusagi_lsp.workspace.hosts import HANDLERS
 
-    assert {*HANDLERS, "status"} == {operation.name for operation in OPERATIONS}
+    assert {*HANDLERS, *EDITOR_OPERATIONS, "status"} == {operation.name for operation in OPERATIONS}
 
 
 def test_methods_are_written_in_one_file_only():

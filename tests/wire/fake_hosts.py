@@ -82,7 +82,7 @@ class FakeHosts:
                 continue
 
     async def do_block(self, params, text):
-        time.sleep(float(text))  # noqa: ASYNC251 - a tool that blocks the loop
+        time.sleep(float(text))
 
     async def do_thread(self, params, text):
         await asyncio.to_thread(time.sleep, 60)

@@ -6,7 +6,9 @@ occur in session files and in sources, and end nothing here.
 
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -65,6 +67,13 @@ class Splice(msgspec.Struct, frozen=True):
     added: int
 
 
+class Anchor(msgspec.Struct):
+    """A place that stays where it is in the text while the user edits around it; behind what is inserted at it."""
+
+    line: int
+    index: int
+
+
 class Document:
     """One open document.
 
@@ -73,19 +82,23 @@ class Document:
         text: its text.
         version: the client's number for this text.
         encoding: what the client counts characters in.
+        language: the client's id for its language.
 
     Attributes:
         lines: the text by lines, each with its end.
         revision: counts the changes; a cache holds for one revision.
     """
 
-    def __init__(self, uri: str, text: str, version: int | None, encoding: Encoding) -> None:
+    def __init__(self, uri: str, text: str, version: int | None, encoding: Encoding, language: str = "") -> None:
         self.uri = uri
+        self.language = language
         self.version = version
         self.encoding = encoding
         self.lines = split_lines(text)
         self.revision = 0
         self._splices: list[Splice] | None = None
+        self._anchors: list[Anchor] = []
+        self._waiting: list[asyncio.Event] = []
         self._text: str | None = text
 
     @property
@@ -130,6 +143,31 @@ class Document:
         found = msgspec.convert(selection, _Range)
         return self.between(self._place(found.start), self._place(found.end))
 
+    def anchor(self, line: int, index: int) -> Anchor:
+        """Keep a place through the changes to come; `release` it in the end."""
+        anchor = Anchor(line, index)
+        self._anchors.append(anchor)
+        return anchor
+
+    def release(self, anchor: Anchor) -> None:
+        """Let go of an anchor."""
+        self._anchors = [one for one in self._anchors if one is not anchor]
+
+    async def until(self, holds: Callable[[], bool], limit: float) -> bool:
+        """Wait until something holds after a change, but not longer than `limit` seconds; says whether it does."""
+        changed = asyncio.Event()
+        self._waiting.append(changed)
+        try:
+            async with asyncio.timeout(limit):
+                while not holds():
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return holds()
+        finally:
+            self._waiting.remove(changed)
+        return True
+
     def take_splices(self) -> list[Splice] | None:
         """What was replaced since this was last asked; None the first time, and when it was too much to keep."""
         taken, self._splices = self._splices, []
@@ -141,13 +179,35 @@ class Document:
         self.revision += 1
         self._text = None
         if change.range is None:
-            self._replace(0, len(self.lines), split_lines(change.text))
-            return
+            self._change_all(split_lines(change.text))
+        else:
+            self._change_range(change.range, change.text)
+        for event in self._waiting:
+            event.set()
 
-        (first, begin), (last, end) = self._place(change.range.start), self._place(change.range.end)
+    def _change_all(self, new: list[str]) -> None:
+        if self._anchors:
+            # An editor that sends all has left most as it was: what is common at both ends has not moved.
+            before, after = "".join(self.lines), "".join(new)
+            start = _common(before, after)
+            room = min(len(before), len(after)) - start
+            tail = _common(before[len(before) - room :][::-1], after[len(after) - room :][::-1])
+            self._move_anchors(
+                _place_of(before, start), _place_of(before, len(before) - tail), _place_of(after, len(after) - tail)
+            )
+        self._replace(0, len(self.lines), new)
+
+    def _change_range(self, where: _Range, new: str) -> None:
+        (first, begin), (last, end) = self._place(where.start), self._place(where.end)
         if (last, end) < (first, begin):
             (first, begin), (last, end) = (last, end), (first, begin)
-        text = self.line(first)[:begin] + change.text + self.line(last)[end:]
+        if self._anchors:
+            added = split_lines(new)
+            ended = not added or added[-1].endswith(("\n", "\r"))
+            down = len(added) - (0 if ended else 1)
+            at = 0 if ended else len(added[-1])
+            self._move_anchors((first, begin), (last, end), (first + down, at if down else begin + at))
+        text = self.line(first)[:begin] + new + self.line(last)[end:]
         last += 1
         # A CR that now stands before a LF is one end with it.
         if text.startswith("\n") and first and self.line(first - 1).endswith("\r"):
@@ -157,6 +217,19 @@ class Document:
             text += self.line(last)
             last += 1
         self._replace(first, min(last, len(self.lines)), split_lines(text))
+
+    def _move_anchors(self, start: Place, end: Place, new_end: Place) -> None:
+        """Text from `start` to `end` gives way to one that ends at `new_end`."""
+        for anchor in self._anchors:
+            at = (anchor.line, anchor.index)
+            if at < start:
+                continue
+            if at < end:
+                anchor.line, anchor.index = new_end
+            elif anchor.line == end[0]:
+                anchor.line, anchor.index = new_end[0], new_end[1] + anchor.index - end[1]
+            else:
+                anchor.line += new_end[0] - end[0]
 
     def _place(self, position: _Position) -> Place:
         line = min(max(position.line, 0), len(self.lines))
@@ -206,7 +279,7 @@ class Documents:
             ValueError: the params are not those of the method.
         """
         opened = msgspec.convert(params, _DidOpen).text_document
-        document = Document(opened.uri, opened.text, opened.version, self.encoding)
+        document = Document(opened.uri, opened.text, opened.version, self.encoding, opened.language_id)
         self._open[normalise_uri(opened.uri)] = document
         return document
 
@@ -247,6 +320,22 @@ def uri_in(params: Any) -> str:
         ValueError: they name none.
     """
     return msgspec.convert(params, _Names).text_document.uri
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))
+
+
+def _place_of(text: str, offset: int) -> Place:
+    """The line and the index of a character of a text."""
+    lines = split_lines(text[:offset])
+    if not lines or lines[-1].endswith(("\n", "\r")):
+        return len(lines), 0
+    return len(lines) - 1, len(lines[-1])
 
 
 def split_lines(text: str) -> list[str]:

@@ -94,6 +94,11 @@ class Engine:
         """The URIs of the folders that are open."""
         return list(self._open)
 
+    def folder_of(self, uri: str) -> str | None:
+        """The folder, by its URI, in which a document lies; None when it lies in none that is open."""
+        inside = [folder for folder in self._folders if uri.startswith(folder.rstrip("/") + "/")]
+        return max(inside, key=len, default=None)
+
     async def change_folders(self, added: Sequence[Folder], removed: Sequence[Folder]) -> None:
         """Open and close folders. One that is removed and added at once stays open."""
         for folder in removed:

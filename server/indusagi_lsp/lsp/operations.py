@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,8 @@ from indusagi_lsp.lsp.progress import ProgressBoard
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.operations import (
+    ASK,
+    CHAT_SEND,
     CONDENSE,
     OPERATIONS,
     SUBMIT,
@@ -28,7 +30,7 @@ from indusagi_lsp.protocol.uris import normalise_uri
 
 logger = logging.getLogger(__name__)
 
-_LONG = frozenset({SUBMIT.name, CONDENSE.name, WORKFLOW_RUN.name, WORKFLOW_RESUME.name})
+_LONG = frozenset({SUBMIT.name, ASK.name, CHAT_SEND.name, CONDENSE.name, WORKFLOW_RUN.name, WORKFLOW_RESUME.name})
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`\Z")
 
 
@@ -53,6 +55,9 @@ class OperationRunner:
         self._new_id = new_id
         self._tasks: dict[int | str, asyncio.Task[bytes]] = {}
         self._long: set[int | str] = set()
+        self.local: dict[str, Callable[[Any], Awaitable[Any]]] = {}
+        """Operations that are about open documents, by name."""
+
         self.methods = {operation.method: operation for operation in OPERATIONS}
         self.commands = {operation.command: operation for operation in OPERATIONS}
 
@@ -116,7 +121,7 @@ class OperationRunner:
             return
 
         key = f"{request_id!r}"
-        if isinstance(params, m.SubmitParams):
+        if isinstance(params, m.SubmitParams | m.AskParams | m.ChatSendParams):
             if params.run_id is None:
                 params = msgspec.structs.replace(params, run_id=self._new_id())
             key = params.run_id or key
@@ -130,8 +135,9 @@ class OperationRunner:
 
     async def _run(self, operation: Operation, params: Any) -> bytes:
         hosts = await self._engine.ready()
+        do = self.local.get(operation.name)
         try:
-            result = await hosts.call(operation, params)
+            result = await (hosts.call(operation, params) if do is None else do(params))
         except (SystemExit, KeyboardInterrupt) as error:
             # Let through, it would end the event loop and with it every other session.
             message = f"{operation.name} tried to end the server"

@@ -16,6 +16,7 @@ from indusagi_lsp import __version__
 from indusagi_lsp.contract.clock import NewId, new_uuid
 from indusagi_lsp.lsp.client import ClientFeatures
 from indusagi_lsp.lsp.documents import Documents
+from indusagi_lsp.lsp.edits import DocumentEditor
 from indusagi_lsp.lsp.engine import Engine
 from indusagi_lsp.lsp.features import register
 from indusagi_lsp.lsp.folders import folders_of
@@ -29,7 +30,7 @@ from indusagi_lsp.lsp.receiver import Receiver, Stage
 from indusagi_lsp.lsp.standard import StandardRequests, announce
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.protocol.messages import SessionParams
-from indusagi_lsp.protocol.operations import ABORT
+from indusagi_lsp.protocol.operations import ABORT, ASK, CHAT_SEND
 from indusagi_lsp.transport.framing import FrameError
 from indusagi_lsp.transport.outbox import Outbox
 from indusagi_lsp.transport.serve import Control
@@ -76,7 +77,9 @@ class IndusagiServer(LanguageServer):
         self.outlet = ClientOutlet(self.peer, self.board, self.document_text, self._approval_seconds)
         self.engine = Engine(self._hosts_factory, self.outlet, self.complain)
         self.operations = OperationRunner(self.engine, self.peer, self.board, self._new_id)
+        self.editor = self.outlet.editor = DocumentEditor(self.peer, self.documents, lambda: self.features)
         self.standard = StandardRequests(self)
+        self.operations.local = {ASK.name: self.standard.ask, CHAT_SEND.name: self.standard.send_chat}
         self.outlet.on_sessions_changed = self.standard.sessions_changed
         self.receiver = Receiver(self.protocol, self.operations, self.standard, self.peer, self)
 

@@ -14,18 +14,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from indusagi_lsp.contract.jsontext import dumps
+from indusagi_lsp.lsp import actions
 from indusagi_lsp.lsp.documents import Document, uri_in
+from indusagi_lsp.lsp.peer import PeerError
 from indusagi_lsp.protocol import errors
+from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.uris import normalise_uri
 
 if TYPE_CHECKING:
+    from indusagi_lsp.lsp.chat.chats import Chats
+    from indusagi_lsp.lsp.chat.helps import ChatHelps
     from indusagi_lsp.lsp.server import IndusagiServer
     from indusagi_lsp.lsp.sessionfiles.language import SessionFiles
 
 logger = logging.getLogger(__name__)
 
 _SESSION_FILE = re.compile(r"/\.indusagi/sessions/[^/]+\.jsonl\Z")
+_CHAT_FILE = re.compile(r"\.chat\.md\Z")
 _SYMBOLS = "workspace/symbol"
+_ACTIONS = "textDocument/codeAction"
+_REFRESH_SECONDS = 5.0
 _METHODS = {
     "textDocument/hover": "hover",
     "textDocument/definition": "definition",
@@ -52,6 +60,9 @@ class StandardRequests:
         self._server = server
         self._tasks: dict[int | str, asyncio.Task[bytes]] = {}
         self._sessions: SessionFiles | None = None
+        self._chats: Chats | None = None
+        self._helps: ChatHelps | None = None
+        self._opened = asyncio.Event()
 
     def __contains__(self, request_id: object) -> bool:
         return request_id in self._tasks
@@ -70,6 +81,46 @@ class StandardRequests:
             self._sessions = SessionFiles(server.documents, server.peer, server.engine, server.features, server.spawn)
         return self._sessions
 
+    @property
+    def chats(self) -> Chats:
+        """The chat documents."""
+        if self._chats is None:
+            from indusagi_lsp.lsp.chat.chats import Chats
+
+            self._chats = Chats(self._server)
+            self._server.outlet.on_event = self._chats.event
+        return self._chats
+
+    @property
+    def helps(self) -> ChatHelps:
+        """What the editor offers in chat documents."""
+        if self._helps is None:
+            from indusagi_lsp.lsp.chat.helps import ChatHelps
+
+            self._helps = ChatHelps(self._server, self.chats)
+        return self._helps
+
+    async def ask(self, params: m.AskParams) -> m.AskResult:
+        """Do the operation `ask`."""
+        from indusagi_lsp.lsp.chat.asking import Asking
+
+        return await Asking(self._server, self.chats).ask(params)
+
+    async def send_chat(self, params: m.ChatSendParams) -> m.ChatSendResult:
+        """Do the operation `chat/send`."""
+        return await self.chats.send(params)
+
+    def refresh_lenses(self) -> None:
+        """Have the client ask for code lenses again, where it can."""
+        if self._server.features.lens_refresh:
+            self._server.spawn(self._refresh("workspace/codeLens/refresh"))
+
+    async def _refresh(self, method: str) -> None:
+        try:
+            await self._server.peer.ask(method, None, _REFRESH_SECONDS)
+        except (PeerError, TimeoutError) as error:
+            logger.info("%s: %s", method, error)
+
     # --- documents ----------------------------------------------------------------------------------------------------
 
     def sync(self, method: str, params: Any) -> bool:
@@ -85,6 +136,7 @@ class StandardRequests:
                 self._touched(changed, opened=False)
         elif method == "textDocument/didOpen":
             self._touched(documents.open(params), opened=True)
+            self._opened.set()
         elif method == "textDocument/didClose":
             uri = uri_in(params)
             documents.close(params)
@@ -94,6 +146,17 @@ class StandardRequests:
             if self._sessions is not None:
                 self._sessions.saved(uri_in(params))
         else:
+            return False
+        return True
+
+    async def opened(self, uri: str, limit: float) -> bool:
+        """Wait until a document is open, but not longer than `limit` seconds; says whether it is."""
+        try:
+            async with asyncio.timeout(limit):
+                while self._server.documents.get(uri) is None:
+                    self._opened.clear()
+                    await self._opened.wait()
+        except TimeoutError:
             return False
         return True
 
@@ -142,8 +205,23 @@ class StandardRequests:
             return await workspace_symbols(server.engine, server.documents.encoding, params)
         uri = normalise_uri(uri_in(params))
         if _SESSION_FILE.search(uri):
-            return await self.sessions.answer(method, params)
-        return None
+            found = await self.sessions.answer(method, params)
+            if method != _ACTIONS or found is None:
+                return found
+            return found if self._server.features.action_literals else actions.as_commands(found)
+        document = self._server.documents.get(uri)
+        if document is None:
+            return None
+        if method == _ACTIONS:
+            return self._actions(params, document)
+        return await self.helps.answer(method, params, document) if _CHAT_FILE.search(uri) else None
+
+    def _actions(self, params: Any, document: Document) -> list[dict[str, Any]]:
+        folder = self._server.engine.folder_of(normalise_uri(document.uri))
+        if folder is None:
+            return []
+        found = actions.code_actions(params, document, folder)
+        return found if self._server.features.action_literals else actions.as_commands(found)
 
     def _done(self, request_id: int | str, method: str, task: asyncio.Task[bytes]) -> None:
         self._tasks.pop(request_id, None)
@@ -189,4 +267,8 @@ def announce(capabilities: Any, asks: frozenset[str]) -> None:
     if "symbol" in asks:
         capabilities.workspace_symbol_provider = True
     if "codeAction" in asks:
-        capabilities.code_action_provider = types.CodeActionOptions(code_action_kinds=["quickfix", "refactor"])
+        capabilities.code_action_provider = types.CodeActionOptions(code_action_kinds=list(actions.KINDS))
+    if "completion" in asks:
+        capabilities.completion_provider = types.CompletionOptions(trigger_characters=["@", "#", "/"])
+    if "documentLink" in asks:
+        capabilities.document_link_provider = types.DocumentLinkOptions(resolve_provider=False)

@@ -586,6 +586,50 @@ class SnapshotView(Full, frozen=True):
     partial: str
 
 
+class AskParams(Wire, frozen=True):
+    """Ask the agent about a place in a document: `fix` a problem, `explain` it, or `ask` a question of one's own.
+
+    `message` is the diagnostic's, where there is one. Without a `question`, `ask` opens a chat document to write it in.
+    """
+
+    kind: Literal["fix", "explain", "ask"]
+    uri: str
+    range: Range
+    workspace: str | None = None
+    message: Annotated[str, Meta(max_length=10_000)] | None = None
+    question: Annotated[str, Meta(max_length=100_000)] | None = None
+    session_id: SessionId | None = None
+    run_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    work_done_token: int | str | None = None
+
+
+class AskResult(Full, frozen=True):
+    """What was answered, and where the user sees it: in the client's own view, a chat document, or a message."""
+
+    session_id: str | None
+    phase: str
+    answer: str
+    shown: Literal["client", "chat", "message"]
+    uri: str | None = None
+
+
+class ChatSendParams(Wire, frozen=True):
+    """Send the last section of an open chat document (`*.chat.md`); the answer comes into the document as edits."""
+
+    uri: str
+    workspace: str | None = None
+    run_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    work_done_token: int | str | None = None
+
+
+class ChatSendResult(Full, frozen=True):
+    """The session, how the run ended, and whether the whole answer is in the document."""
+
+    session_id: str | None
+    phase: str
+    written: bool
+
+
 class AbortResult(Full, frozen=True):
     """The phase that the session was in."""
 

@@ -59,6 +59,8 @@ FILES_RESTORE = Operation(
 )
 RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
 SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
+ASK = Operation("ask", m.AskParams, m.AskResult, "Ask about a place in a document")
+CHAT_SEND = Operation("chat/send", m.ChatSendParams, m.ChatSendResult, "Send the last section of a chat document")
 ABORT = Operation("abort", m.SessionParams, m.AbortResult, "End the session's run, keeping what was said")
 SNAPSHOT = Operation("snapshot", m.SnapshotParams, m.SnapshotResult, "Where the session's run is")
 FORK = Operation("fork", m.ForkParams, m.ForkResult, "Go on from an earlier node")
@@ -100,6 +102,8 @@ OPERATIONS: tuple[Operation, ...] = (
     FILES_CHANGES,
     FILES_RESTORE,
     SUBMIT,
+    ASK,
+    CHAT_SEND,
     ABORT,
     SNAPSHOT,
     FORK,
@@ -116,6 +120,9 @@ OPERATIONS: tuple[Operation, ...] = (
     MODELS_LIST,
     STATUS,
 )
+
+EDITOR_OPERATIONS = frozenset({ASK.name, CHAT_SEND.name})
+"""Those that are about open documents: the language server does them itself, by way of the others."""
 
 EVENT = "indusagi/event"
 STATUS_CHANGED = "indusagi/status"
