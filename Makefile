@@ -66,6 +66,11 @@ vsix: ## make the installable extension, vscode-client/indusagi.vsix
 	@node vscode-client/scripts/install.mjs
 	@node vscode-client/scripts/package.mjs
 
+CACHE ?= .cache
+
+vscode: install ## VS Code with the extension on localhost, on a sample or on WORKSPACE=path; open it in your browser
+	@node tests/e2e/vscode/open.mjs "$(CACHE)" "$(BIN)/indusagi-lsp" $(if $(filter file,$(origin WORKSPACE)),,"$$WORKSPACE")
+
 generate: install-dev ## write what is generated from the wire types: protocol.ts and docs/protocol.md
 	@$(BIN)/python tests/contract/regenerate.py
 
