@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -20,10 +20,9 @@ from indusagi_lsp import __version__
 from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import IndusagiError, ToolFailed
 from indusagi_lsp.contract.events import Notice
-from indusagi_lsp.contract.text import visible, visible_line
 from indusagi_lsp.contract.tools import ToolContext, ToolOutcome
-from indusagi_lsp.tools.mcp.config import McpConfig, safe_url
-from indusagi_lsp.tools.mcp.content import result_text
+from indusagi_lsp.tools.mcp.calls import Calls, end_tasks, words
+from indusagi_lsp.tools.mcp.config import McpConfig
 from indusagi_lsp.tools.mcp.grants import Permission
 from indusagi_lsp.tools.mcp.keeper import Keeper
 from indusagi_lsp.tools.mcp.launch import prepare
@@ -38,7 +37,9 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["off", "idle", "asking", "starting", "ready", "waiting", "denied", "failed"]
 
 MAX_PAGES = 20
-MAX_ERROR = 4_000
+LAST_ANSWERS = 0.2
+"""Seconds in which calls may still learn by themselves that the connection has ended."""
+
 _SDK = ("mcp.client.client", "mcp.client.streamable_http", "mcp.client.subscriptions", "mcp_types")
 
 
@@ -110,7 +111,7 @@ class Server:
         self._report = report
         self._owner: asyncio.Task[None] | None = None
         self._client: Client | None = None
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls = Calls(name, config, clock, pace.progress, log)
         self._listed_anew = asyncio.Event()
         self._told_left_out: tuple[str, ...] = ()
         self._told_failure = False
@@ -141,21 +142,7 @@ class Server:
             message = f"The MCP server {self.name} does not offer {offer.spec.name} in that form any more."
             raise ToolFailed(message, hint="Look at its present description.")
 
-        # In a task of its own: a server that does not even take the word that a call is cancelled must not hold us up.
-        task = asyncio.create_task(self._send_call(client, offer, dict(arguments), context))
-        self._calls.add(task)
-        task.add_done_callback(self._forget_call)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if task.cancelled():
-            raise self._ended_meanwhile()
-        error = task.exception()
-        if error is not None:
-            raise self._failure_of(error)
-        return task.result()
+        return await self._calls.call(client, offer, dict(arguments), context)
 
     async def close(self) -> None:
         """End it: the connection, its process, and every process of that one's group."""
@@ -225,12 +212,13 @@ class Server:
             reason = f"It did not start within {self.config.timeout:g} s."
         except Exception as error:  # noqa: BLE001 - whatever a foreign server makes of its connection ends here
             self._log.debug("MCP server %s", self.name, exc_info=error)
-            reason = f"It failed: {_words(error, self.config)}."
+            reason = f"It failed: {words(error, self.config)}."
         finally:
             self._client = None
-            await self._end_tasks(tasks)
-        words = transport.last_words
-        return f"{reason} ({words})" if words else reason
+            await end_tasks(tasks)
+            await self._calls.end(0 if self._closing else LAST_ANSWERS)
+        last = transport.last_words
+        return f"{reason} ({last})" if last else reason
 
     async def _connected(self, transport: Any, gone: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
         from mcp.client.client import Client
@@ -253,16 +241,6 @@ class Server:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 tasks.append(asyncio.create_task(self._listen(client)))
             await gone.wait()
-
-    async def _end_tasks(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Wait for what depended on the connection, the calls included: they learn by themselves that it has ended."""
-        if self._calls and not self._closing:
-            await asyncio.wait(self._calls, timeout=0.2)
-        waiting: set[asyncio.Task[Any]] = {*tasks, *self._calls}
-        while waiting:
-            for task in waiting:
-                task.cancel()
-            _, waiting = await asyncio.wait(waiting, timeout=0.2)
 
     # --- its tools ----------------------------------------------------------------------------------------------------
 
@@ -321,7 +299,7 @@ class Server:
         except Exception as error:  # noqa: BLE001 - its list cannot be read; what it has stays as it was
             if self._client is client:
                 self._tell(
-                    "warning", f"MCP server {self.name}: its tools cannot be read ({_words(error, self.config)})."
+                    "warning", f"MCP server {self.name}: its tools cannot be read ({words(error, self.config)})."
                 )
 
     async def _take(self, offers: Offers, *, first: bool) -> None:
@@ -347,60 +325,6 @@ class Server:
         if before.tools != offers.tools:
             self._tell_changed()
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    async def _send_call(
-        self, client: Client, offer: Offer, arguments: dict[str, Any], context: ToolContext
-    ) -> ToolOutcome:
-        """Not by the session's own `call_tool`: that checks a result against a schema that can take for ever."""
-        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, InputRequiredResult
-        from pydantic import TypeAdapter
-
-        last = -self._pace.progress
-
-        async def show(progress: float, total: float | None, message: str | None) -> None:
-            nonlocal last
-            now = self._clock.monotonic()
-            if now - last >= self._pace.progress:
-                last = now
-                context.update(_progress_text(progress, total, message))
-
-        result: CallToolResult | InputRequiredResult = await client.session.send_request(
-            CallToolRequest(params=CallToolRequestParams(name=offer.name, arguments=arguments)),
-            TypeAdapter(CallToolResult | InputRequiredResult),
-            request_read_timeout_seconds=self.config.timeout,
-            progress_callback=show,
-        )
-        if isinstance(result, InputRequiredResult):
-            message = f"The MCP server {self.name} wants to ask the user something, which it cannot do here."
-            raise ToolFailed(message)
-        return ToolOutcome(await asyncio.to_thread(result_text, result), is_error=bool(result.is_error))
-
-    def _forget_call(self, task: asyncio.Task[Any]) -> None:
-        self._calls.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at here, since whoever made the call may have left
-
-    def _failure_of(self, error: BaseException) -> ToolFailed:
-        from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
-
-        if isinstance(error, ToolFailed):
-            return error
-        if not isinstance(error, MCPError):
-            self._log.warning("MCP server %s: its answer cannot be used", self.name, exc_info=error)
-            return ToolFailed(f"The MCP server {self.name} answered with something that is no result.")
-        if error.code == CONNECTION_CLOSED:
-            return self._ended_meanwhile(error.message)
-        if error.code == REQUEST_TIMEOUT:
-            return ToolFailed(f"The MCP server {self.name} did not answer within {self.config.timeout:g} s.")
-        return ToolFailed(f"The MCP server {self.name} refused: {visible(error.message)[:MAX_ERROR]}")
-
-    def _ended_meanwhile(self, why: str = "") -> ToolFailed:
-        reason = f" ({visible_line(why)})" if why else ""
-        message = f"The MCP server {self.name} ended during the call{reason}; whether that took effect is not known."
-        return ToolFailed(message, hint="Find out before you try again.")
-
     # --- what others see ----------------------------------------------------------------------------------------------
 
     def _set(self, state: State, detail: str) -> None:
@@ -425,18 +349,3 @@ class Server:
 def _load_sdk() -> None:
     for module in _SDK:
         importlib.import_module(module)
-
-
-def _words(error: BaseException, config: McpConfig) -> str:
-    """What went wrong, without wrappings, and without the secrets that an address may hold."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    text = str(error) or type(error).__name__
-    if config.url:
-        text = text.replace(config.url, safe_url(config.url))
-    return visible_line(text).rstrip(".")
-
-
-def _progress_text(done: float, total: float | None, message: str | None) -> str:
-    part = f"{done:g} of {total:g}" if total else f"{done:g}"
-    return f"{part}: {visible_line(message)}" if message else part
