@@ -1,7 +1,7 @@
 """Write the protocol document: `docs/protocol.md`.
 
-`python tests/contract/regenerate.py` writes the file; a contract test fails when it is stale. The prose stands here, the
-tables come from the types.
+`python tests/contract/regenerate.py` writes the file; a contract test fails when it is stale. The prose stands here,
+the tables come from the types.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _notifications() -> str:
     lines = ["## From the server", "", "| method | params |", "|---|---|"]
     lines += [f"| `{method}` | {_link(params)} |" for method, params in NOTIFICATIONS.items()]
     lines.append(
-        "| `indusagi/approve` (a request; its result is [ApproveResult](#approveresult)) | [ApproveParams](#approveparams) |"
+        "| `indusagi/approve` (a request; its result is [ApproveResult](#approveresult)) "
+        "| [ApproveParams](#approveparams) |"
     )
     return "\n".join([*lines, ""])
 
@@ -111,7 +112,8 @@ def _errors() -> str:
     lines = [
         "## Errors",
         "",
-        "Beside the codes of JSON-RPC and LSP, an error of ours has the code of its kind and `data {kind, hint}`: a stable",
+        "Beside the codes of JSON-RPC and LSP, an error of ours has the code of its kind and `data {kind, hint}`: a "
+        "stable",
         "name and what to do. It never carries a traceback.",
         "",
         "| code | kind |",

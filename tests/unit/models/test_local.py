@@ -167,7 +167,7 @@ async def test_the_bundled_model_answers_cancels_and_ends(tmp_path):
     await models.close()
     assert time.perf_counter() - started < 2
     assert again.returncode is not None
-    assert not any(Path(folder).exists() for folder in folders)  # noqa: ASYNC240 (nothing else runs any more)
+    assert not any(Path(folder).exists() for folder in folders)
 
 
 async def _watch_the_loop(lag: list[float]) -> None:
