@@ -24,7 +24,7 @@ export function chatPage(webview: vscode.Webview, extensionUri: vscode.Uri): str
 </head>
 <body>
 <header id="head"></header>
-<main id="log" tabindex="0" role="log" aria-live="off" aria-label="Conversation"></main>
+<main><div id="log" tabindex="0" role="log" aria-live="off" aria-label="Conversation"></div></main>
 <footer id="foot"></footer>
 <script nonce="${nonce}" src="${script}"></script>
 </body>

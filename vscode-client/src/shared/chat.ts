@@ -355,7 +355,7 @@ export class Chat {
         } else {
           this.setPhase('invoking', runId, at);
         }
-        if (done) {
+        if (done && !alone) {
           const sizes = `${String(event.before)} → ${String(event.after)} tokens`;
           this.notice('info', `Condensed ${String(event.cut)} turns: ${sizes}.`, '');
         } else if (!alone) {

@@ -81,7 +81,7 @@ function promptParts(item: ItemOf<'user'>, actions: Actions): Node[] {
     );
   }
   return [
-    element('h3', { class: 'who' }, strings.you),
+    element('h2', { class: 'who' }, strings.you),
     element('div', { class: 'said' }, unmask(item.text)),
     ...(item.images > 0 ? [element('p', { class: 'images' }, strings.images(item.images))] : []),
     bar,
@@ -124,7 +124,7 @@ class AnswerView implements ItemView {
     this.root = element(
       'article',
       { class: 'item assistant' },
-      element('h3', { class: 'who' }, strings.agent),
+      element('h2', { class: 'who' }, strings.agent),
       element('div', { class: 'markdown' }, this.done, this.tail),
       this.bar,
     );
@@ -257,9 +257,9 @@ class ToolView implements ItemView {
       'details',
       { class: 'item tool' },
       element('summary', {}, this.name, this.brief, this.stage),
-      element('h4', {}, strings.input),
+      element('h3', {}, strings.input),
       this.input,
-      element('h4', {}, strings.output),
+      element('h3', {}, strings.output),
       this.output,
     );
     this.update(item);

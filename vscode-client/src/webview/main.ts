@@ -38,7 +38,7 @@ const stopButton = button(strings.stop, () => send({ type: 'stop' }));
 const earlier = button(strings.earlier, () => send({ type: 'earlier' }), { class: 'earlier' });
 const empty = element('p', { class: 'empty' }, strings.empty);
 
-byId('head').append(title, meter);
+byId('head').append(element('h1', {}, title), meter);
 byId('foot').append(
   banner,
   approvals,
@@ -206,7 +206,7 @@ function approvalCard(card: Head['approvals'][number]): HTMLElement {
   return element(
     'section',
     { class: 'approval', 'data-approval': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
-    element('h3', {}, strings.approval(unmask(card.tool))),
+    element('h2', {}, strings.approval(unmask(card.tool))),
     element('pre', { tabindex: '0' }, first),
     // The end of a long action matters as much as its beginning: both are in sight without scrolling.
     left === 0 ? null : element('p', { class: 'hint' }, strings.left(left)),
