@@ -47,7 +47,7 @@ describe('messages of the page', () => {
     'ready',
     { type: 'command', command: 'workbench.action.terminal.new' },
     { type: 'command', command: 'indusagi.rememberText' },
-    { type: 'approve', approvalId: 'a', decision: 'always' },
+    { type: 'approve', approvalId: 'a', decision: 'forever' },
     { type: 'submit', text: 'x', mode: 'root' },
     { type: 'submit', text: 'x'.repeat(1_000_001), mode: 'queue' },
     { type: 'fork', node: {}, before: true },

@@ -112,9 +112,8 @@ def _errors() -> str:
     lines = [
         "## Errors",
         "",
-        "Beside the codes of JSON-RPC and LSP, an error of ours has the code of its kind and `data {kind, hint}`: a "
-        "stable",
-        "name and what to do. It never carries a traceback.",
+        "Beside the codes of JSON-RPC and LSP, an error of ours has the code of its kind and `data {kind, hint}`: a",
+        "stable name and what to do. It never carries a traceback.",
         "",
         "| code | kind |",
         "|---|---|",
