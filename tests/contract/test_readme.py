@@ -27,5 +27,5 @@ def test_every_make_command_that_the_docs_name_exists() -> None:
 
 def test_every_link_to_a_file_leads_to_one() -> None:
     for path in [readme.README, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs").rglob("*.md"))]:
-        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text("utf-8")):
+        for target in re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
