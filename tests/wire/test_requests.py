@@ -46,6 +46,7 @@ async def test_params_may_be_left_out_or_null(wire):
         (1, {}),
         (2, {"params": None}),
         (3, {"params": {}}),
+        (5, {"params": []}),
         (4, {"params": {"workspace": None, "new": 1}}),
     ):
         wire.send(id=msg_id, method="indusagi/status", **more)
@@ -54,14 +55,14 @@ async def test_params_may_be_left_out_or_null(wire):
 
 async def test_a_command_takes_one_object_and_nothing_else(wire):
     await wire.initialize()
-    for arguments in (None, [], [None], [{}], [{"workspace": None}]):
+    for arguments in (None, [], [None], [{}], [[]], [{"workspace": None}]):
         wire.send(
             id=1,
             method="workspace/executeCommand",
             params={"command": "indusagi.server.status", "arguments": arguments},
         )
         assert (await wire.response(1))["result"]["message"] == "idle"
-    for arguments in (["x"], [1], [{}, {}], {}, [[]]):
+    for arguments in (["x"], [1], [{}, {}], {}, [[1]]):
         wire.send(
             id=1,
             method="workspace/executeCommand",

@@ -183,8 +183,8 @@ def convert(operation: Operation, raw: Any, face: str) -> Any:
     Raises:
         InvalidParamsError: with a sentence that names the field.
     """
-    if raw is None:
-        raw = {}
+    if raw is None or raw == []:
+        raw = {}  # Lua has one empty table, which its JSON writes as a list
     if not isinstance(raw, dict):
         message = f"{face} takes an object, not {_json_type(raw)}."
         raise InvalidParamsError(message)
