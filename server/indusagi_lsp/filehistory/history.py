@@ -292,10 +292,9 @@ class FileHistory:
         for path, change in entry.files.items():
             if change.void:
                 continue
-            before, seq = change.before, entry.seq
 
-            def goal(trail: Trail, before: State = before, seq: int = seq) -> Goal | None:
-                return goal_before(trail, restore, before, seq)
+            def goal(trail: Trail, before: State = change.before) -> Goal | None:
+                return goal_before(trail, restore, before)
 
             items.append(self._planner.item(path, entries, goal))
         return make_plan(lineage.session_id, None, [item for item in items if item is not None], undoes=restore)

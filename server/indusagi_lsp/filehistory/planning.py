@@ -20,7 +20,7 @@ from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.filehistory.places import OTHER, Places
 from indusagi_lsp.filehistory.records import ABSENT, By, Conflict, Entry, State, state_json
 from indusagi_lsp.filehistory.scan import digest
-from indusagi_lsp.filehistory.trail import Trail, trail_of
+from indusagi_lsp.filehistory.trail import USER, Trail, trail_of
 from indusagi_lsp.tools.protected import why_protected
 
 Action: TypeAlias = Literal["restore", "remove", "recreate"]
@@ -90,11 +90,10 @@ class RestorePlan(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """Where one file is to go: its target, the changes in effect then, and the journal's place where it was so."""
+    """Where one file is to go: its target, and the changes in effect then."""
 
     target: State
     standing: tuple[str, ...]
-    seq: int
 
 
 def goal_at(trail: Trail, on_path: Sequence[str]) -> Goal | None:
@@ -109,20 +108,12 @@ def goal_at(trail: Trail, on_path: Sequence[str]) -> Goal | None:
     left = trail.left.get(last)
     if last == trail.last or left is None:
         return None
-    if last is None:
-        standing: tuple[str, ...] = ()
-    elif last in trail.standing:
-        standing = tuple(trail.standing[: trail.standing.index(last) + 1])
-    else:
-        standing = tuple(wanted)
-    return Goal(left.state, standing, left.seq)
+    return Goal(left.state, left.standing)
 
 
-def goal_before(trail: Trail, change: str, before: State, seq: int) -> Goal | None:
+def goal_before(trail: Trail, change: str, before: State) -> Goal | None:
     """Where a file is to go so that a restore is undone."""
-    if change not in trail.was:
-        return None
-    return Goal(before, trail.was[change], seq)
+    return Goal(before, trail.was[change]) if change in trail.was else None
 
 
 class Planner:
@@ -158,7 +149,7 @@ class Planner:
         why: list[Conflict] = [trail.doubtful[one] for one in undone if one in trail.doubtful]
         if trail.tip is not None and not trail.tip.same(current):
             why.append("changed")
-        if any(seq > goal.seq for seq in trail.gaps):
+        if any(one.startswith(USER) for one in undone):
             why.append("between")
         if why_protected(path) is not None:
             why.append("protected")

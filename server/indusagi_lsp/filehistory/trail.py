@@ -8,23 +8,25 @@ import msgspec
 
 from indusagi_lsp.filehistory.records import Conflict, Entry, FileChange, State
 
+USER = "~"
+"""Begins the name of what somebody else than the agent did to a file; the rest names the change that noticed it."""
+
 
 class Left(msgspec.Struct, frozen=True):
-    """How a file was when a change stopped being its last one, and the place in the journal of what came then."""
+    """How a file was when a change stopped being its last one, and what was in effect then."""
 
     state: State
-    seq: int
+    standing: tuple[str, ...]
 
 
 class Trail:
     """The story of one path.
 
     Attributes:
-        standing: the agent's changes that are in effect, the oldest first.
+        standing: the agent's changes that are in effect, the oldest first, with the user's in between.
         happened: all of them, those that were undone included, in order.
         left: by change (None: before the first), how the file was when the next one came. What the user had done to it
             until then is in it, so that going back loses nothing of that.
-        gaps: places in the journal where the file was not what the change before had made of it.
         doubtful: changes that may be the user's own: made while a command ran, or of a process that was killed.
         tip: how the file is, if nobody else has changed it since; None if the agent never did.
         was: by change, what was in effect before it.
@@ -34,7 +36,6 @@ class Trail:
         self.standing: list[str] = []
         self.happened: list[str] = []
         self.left: dict[str | None, Left] = {}
-        self.gaps: list[int] = []
         self.doubtful: dict[str, Conflict] = {}
         self.tip: State | None = None
         self.was: dict[str, tuple[str, ...]] = {}
@@ -42,8 +43,8 @@ class Trail:
 
     @property
     def last(self) -> str | None:
-        """The change that is in effect."""
-        return self.standing[-1] if self.standing else None
+        """The agent's last change in effect."""
+        return next((one for one in reversed(self.standing) if not one.startswith(USER)), None)
 
     def take(self, entry: Entry, change: FileChange) -> None:
         """The next change of the journal."""
@@ -51,8 +52,8 @@ class Trail:
             return
         self.settle(change.before)
         if self.tip is not None and not self.tip.same(change.before):
-            self.gaps.append(entry.seq)
-        self.left[self.last] = Left(change.before, entry.seq)
+            self.standing.append(USER + entry.id)
+        self.left[self.last] = Left(change.before, tuple(self.standing))
         self.was[entry.id] = tuple(self.standing)
         if entry.by == "restore":
             self.standing = list(change.standing)
