@@ -218,7 +218,8 @@ class FileHistory:
                 state, data = State(digest(edited), state.mode), edited
             if data is not None:
                 self._contents.keep(data)
-            aim = State(None if wanted is None else digest(wanted))
+            # A file keeps its mode when it is edited; what mode a new one gets is told by the end.
+            aim = State() if wanted is None else State(digest(wanted), state.mode)
             folders = self._places.missing_folders(path) if state.absent else 0
             files[path] = FileChange(state, aim, folders=folders)
         entry = Entry(self._new_id(), 0, session_id, call_id, "edit", self._clock.now_ms(), files)
