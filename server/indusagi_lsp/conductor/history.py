@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,10 @@ from indusagi_lsp.contract.errors import InvalidState
 from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import Turn
-from indusagi_lsp.sessions import Node, Session, SessionGraph, model_view
+from indusagi_lsp.sessions import Node, Session, SessionGraph, model_view, view_with_sources
+
+Started: TypeAlias = Callable[[int, str], bool]
+"""Whether a receipt says that a call was started: the position of its turn in the path, and the call's id."""
 
 PIN = "pin"
 """The label of a turn that condensing keeps word for word."""
@@ -111,22 +114,19 @@ class History(Protocol):
         ...
 
 
-def entries_of(nodes: Sequence[Node], view: Iterable[Turn]) -> list[Entry]:
-    """Tell which turns of a model's view are nodes, and which stand in for lost results.
+def entries_of(nodes: Sequence[Node], started: Started) -> list[Entry]:
+    """The live path with a result for every call, and which of its turns are nodes.
 
     Args:
-        nodes: the live path.
-        view: its turns in order, with results put in between and empty turns left out.
+        nodes: the live path, root to leaf.
+        started: tells what is known of an unanswered call.
     """
     entries: list[Entry] = []
-    at = 0
-    for turn in view:
-        found = next((place for place in range(at, len(nodes)) if nodes[place].turn == turn), None)
-        if found is not None:
-            entries.append(Entry(turn, nodes[found].created_at, nodes[found].id))
-            at = found + 1
-        else:
-            entries.append(Entry(turn, nodes[at - 1].created_at if at else 0, None))
+    last = 0
+    for turn, at in view_with_sources([node.turn for node in nodes], started):
+        if at is not None:
+            last = at
+        entries.append(Entry(turn, nodes[last].created_at, None if at is None else nodes[at].id))
     return entries
 
 
@@ -173,7 +173,9 @@ class StoredHistory:
 
     def entries(self) -> list[Entry]:
         """The live path, with every call answered."""
-        return entries_of(self.session.graph.nodes_to(self.leaf), self.session.model_view())
+        nodes = self.session.graph.nodes_to(self.leaf)
+        receipts = self.session.receipts
+        return entries_of(nodes, lambda at, call: (nodes[at].id, call) in receipts)
 
     def view(self) -> tuple[Turn, ...]:
         """The turns of `entries`."""
@@ -271,7 +273,7 @@ class MemoryHistory:
 
     def entries(self) -> list[Entry]:
         """The live path, with every call answered."""
-        return entries_of(self.graph.nodes_to(self.leaf), self.view())
+        return entries_of(self.graph.nodes_to(self.leaf), lambda _at, _call: True)
 
     def view(self) -> tuple[Turn, ...]:
         """The turns of `entries`."""

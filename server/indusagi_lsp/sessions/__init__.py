@@ -18,7 +18,7 @@ from indusagi_lsp.sessions.state import LoadReport, SessionMeta
 from indusagi_lsp.sessions.store import SessionStore
 from indusagi_lsp.sessions.summaries import SessionSummary
 from indusagi_lsp.sessions.tail import Page
-from indusagi_lsp.sessions.view import answered, model_view
+from indusagi_lsp.sessions.view import answered, model_view, view_with_sources
 from indusagi_lsp.sessions.watch import SessionWatcher
 
 __all__ = [
@@ -44,4 +44,5 @@ __all__ = [
     "model_view",
     "read_records",
     "sessions_root",
+    "view_with_sources",
 ]

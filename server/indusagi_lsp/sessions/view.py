@@ -40,21 +40,34 @@ def model_view(path: Sequence[Turn], started: Started) -> tuple[Turn, ...]:
         path: the turns, root to leaf.
         started: tells what is known of an unanswered call.
     """
+    return tuple(turn for turn, _ in view_with_sources(path, started))
+
+
+def view_with_sources(path: Sequence[Turn], started: Started) -> list[tuple[Turn, int | None]]:
+    """As `model_view`, and for each turn the position in `path` of the turn that it is (the first piece of).
+
+    The position is None for what is no turn of the path by itself: an answer that stands in for a lost result, a result
+    that moved up to its call, a further piece of a turn that was split. Positions only grow.
+    """
     results, caller_of = _pair(path)
-    view: list[Turn] = []
+    view: list[tuple[Turn, int | None]] = []
     at = 0
     while at < len(path):
         caller, turn = at, path[at]
-        view += _split(turn, at, caller_of, None)
+        view += _sourced(_split(turn, at, caller_of, None), at)
         at += 1
         if not turn.tool_calls:
             continue
 
-        later: list[Turn] = []
+        later: list[tuple[Turn, int | None]] = []
         here: set[str] = set()
         while at < len(path) and path[at].role == TOOL and not path[at].tool_calls:
-            for piece in _split(path[at], at, caller_of, caller):
-                (view if piece.role == TOOL and piece.tool_results else later).append(piece)
+            for piece, source in _sourced(_split(path[at], at, caller_of, caller), at):
+                if piece.role == TOOL and piece.tool_results:
+                    view.append((piece, source))
+                else:
+                    # It stands behind the results that follow, so it cannot count as its turn's place in the path.
+                    later.append((piece, None))
                 here.update(result.call_id for result in piece.tool_results)
             at += 1
         missing: dict[str, Block] = {}
@@ -64,9 +77,14 @@ def model_view(path: Sequence[Turn], started: Started) -> tuple[Turn, ...]:
                 answer = _answer(call, started=started(caller, call.id))
                 missing[call.id] = answer if place is None else path[place[0]].blocks[place[1]]
         if missing:
-            view.append(Turn(TOOL, tuple(missing.values())))
+            view.append((Turn(TOOL, tuple(missing.values())), None))
         view += later
-    return tuple(view)
+    return view
+
+
+def _sourced(pieces: list[Turn], at: int) -> list[tuple[Turn, int | None]]:
+    """The pieces of a turn; the first of them stands for it."""
+    return [(piece, at if number == 0 else None) for number, piece in enumerate(pieces)]
 
 
 def answered(path: Iterable[Turn]) -> tuple[Turn, ...]:
