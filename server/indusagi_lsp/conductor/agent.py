@@ -244,6 +244,7 @@ class Agent:
         if node is not None and node != history.leaf:
             self._require(node)
             await history.move_head(node, "resume")
+            self._condenser = None
         self._last = None
         return self.snapshot()
 
@@ -261,6 +262,7 @@ class Agent:
         self._idle("fork")
         point = self.fork_point(node, before=before)
         await (await self._ensure_history()).move_head(point.leaf, "fork")
+        self._condenser = None
         self._last = None
         return point
 
@@ -308,6 +310,7 @@ class Agent:
         self._idle("undo a condensation")
         history = await self._ensure_history()
         leaf = await uninterrupted(history.undo_condense())
+        self._condenser = None
         self._last = None
         return leaf
 
@@ -323,6 +326,11 @@ class Agent:
         if not history.trusted:
             raise SessionForeign(history.session_id)
         await uninterrupted(history.append([turn]))
+
+    def path_changed(self) -> None:
+        """Somebody else has changed the session's path: what was measured of it is void."""
+        if self._run is None:
+            self._condenser = None
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -301,12 +301,16 @@ class Condenser:
         self._publish(CondenseFinished(before, after, cut, summary, reason))
 
     def _measure(self) -> None:
-        """Bring the meter up to the history: usually by what was appended, else anew."""
+        """Bring the meter up to the history: usually by what was appended, else anew.
+
+        A path only grows at its end while this condenser is in use (a fork, an undo or another window's turns make a
+        new one), so its ends tell whether it is still the one that was measured; comparing all of it would cost more
+        than the new turns do.
+        """
         view = self._history.view()
         known = len(self._seen)
-        if view[:known] == self._seen:
-            fresh: Sequence[Turn] = view[known:]
-            for turn in fresh:
+        if 0 < known <= len(view) and view[0] is self._seen[0] and view[known - 1] is self._seen[-1]:
+            for turn in view[known:]:
                 self._meter.append(turn)
         else:
             self._meter.reset(view)

@@ -47,6 +47,7 @@ class LiveSession:
 
     def _on_outside_change(self, change: Change) -> None:
         """Another process has written to the session's file."""
+        self.agent.path_changed()
         self.agent.ledger.publish(SessionChanged(change.added, change.head, change.diverged))
         if change.missing:
             text = "The session's file is gone. What was said is in memory, and is written again with the next turn."
