@@ -78,6 +78,7 @@ class Agent:
         self._queue: deque[_Waiting] = deque()
         self._steering: deque[_Waiting] = deque()
         self._told_queued = 0
+        self._allowed: set[str] = set()
         self._run: Run | None = None
         self._running: _Waiting | None = None
         self._joined: list[_Waiting] = []
@@ -100,8 +101,8 @@ class Agent:
 
     @property
     def running(self) -> bool:
-        """Whether a run goes on or waits."""
-        return self._run is not None or bool(self._queue)
+        """Whether a run goes on or waits, or history is being condensed."""
+        return self._run is not None or bool(self._queue) or self._condensing is not None
 
     @property
     def run_id(self) -> str:
@@ -196,7 +197,7 @@ class Agent:
         return phase
 
     async def close(self) -> None:
-        """End everything; the prompts that wait are answered with a fault, and none is started."""
+        """End everything; the prompts that wait are cancelled, and none is started."""
         for waiting in (*self._queue, *self._steering):
             if not waiting.ended.done():
                 waiting.ended.cancel()
@@ -354,6 +355,7 @@ class Agent:
             costs=self.costs,
             publish=self.ledger.publish,
             tools={tool.spec.name: tool for tool in self.config.tools},
+            allowed=self._allowed,
         )
         self._running = waiting
         self._run = Run(parts, waiting.run_id, waiting.turns, self._next_steering)
@@ -395,7 +397,7 @@ class Agent:
             await asyncio.wait({waiting.ended})
 
     def _idle(self, action: str) -> None:
-        if self._run is not None or self._condensing is not None:
+        if self.running or self._condensing is not None:
             message = f"A run goes on in this session, so it is not the moment to {action}."
             raise InvalidState(message, hint="Wait for its end, or stop it first.")
 
@@ -419,6 +421,7 @@ class Agent:
         self._history = history
         self._condenser = None
         self._last = None
+        self._allowed = set()
 
     def _card(self) -> ModelCard:
         return self._catalogue.card(self.config.model)

@@ -63,6 +63,7 @@ class Dispatcher:
         editor: what the tools may ask of it.
         spill: makes an output fit a block.
         audit: writes down what was decided; awaited.
+        allowed: hashes of the actions that the user has allowed for the session; it grows.
         new_id: makes approval ids.
         seconds: the time that one call may take.
     """
@@ -78,6 +79,7 @@ class Dispatcher:
         editor: Editor,
         spill: Spill,
         audit: Audit,
+        allowed: set[str],
         new_id: NewId,
         seconds: float,
     ) -> None:
@@ -91,7 +93,7 @@ class Dispatcher:
         self._audit = audit
         self._new_id = new_id
         self._seconds = seconds
-        self._allowed: set[str] = set()
+        self._allowed = allowed
 
     async def run(self, calls: Sequence[ToolCallBlock], *, session_id: str, run_id: str) -> None:
         """Run `calls` and record a result for each, also when this is cancelled.

@@ -75,6 +75,7 @@ class RunParts:
         costs: CostTracker,
         publish: Callable[[RunEvent], None],
         tools: dict[str, Tool],
+        allowed: set[str],
     ) -> None:
         self.config = config
         self.deps = deps
@@ -85,6 +86,7 @@ class RunParts:
         self.costs = costs
         self.publish = publish
         self.tools = tools
+        self.allowed = allowed
 
 
 class Run:
@@ -119,6 +121,7 @@ class Run:
             editor=parts.deps.editor,
             spill=parts.deps.spill,
             audit=parts.history.approval,
+            allowed=parts.allowed,
             new_id=parts.deps.new_id,
             seconds=parts.config.tool_seconds,
         )
@@ -180,6 +183,9 @@ class Run:
             await self._keep_partial()
         except IndusagiError as error:
             fault = fault or _fault(error)
+        except Exception:
+            logger.exception("what run %s had half said could not be kept", self.run_id)
+            fault = fault or Fault("internal", "The run failed by a fault of the server.", "The log has the details.")
         return fault
 
     async def _work_through(self) -> None:
@@ -199,7 +205,7 @@ class Run:
             if not calls and not steered:
                 return
         message = f"The run called the model {self._parts.config.max_turns} times without coming to an end."
-        raise TurnBudgetSpent(message, hint="Submit again to let it go on, or raise max_turns.")
+        raise TurnBudgetSpent(message, hint="Submit again to let it go on, or raise the setting maxTurns.")
 
     async def _take_in(self, turns: Sequence[Turn], *, first: bool = False) -> None:
         """Write a prompt to disk, before anything else happens with it."""

@@ -117,7 +117,6 @@ class SessionState:
         self.condensations: list[dict[str, Any]] = []
         self.usages: dict[str, Usage] = {}
         self.receipts: dict[tuple[str, str], str] = {}
-        self.last_model: str | None = None
         self.last_by: str | None = None
         self.updated_at = 0
         self.head: str | None = None
@@ -214,8 +213,6 @@ class SessionState:
             counts[3],
             float(cost) if isinstance(cost, (int, float)) else None,
         )
-        if isinstance(raw.get("model"), str):
-            self.last_model = raw["model"]
 
     def _take_head(self, head: Head, before: int, batch: Batch) -> None:
         order = self._order
@@ -254,7 +251,7 @@ class SessionState:
             _count(fields.get("createdAt")) or None,
             _text(fields.get("title")),
             _text(fields.get("parentSession")),
-            self.last_model or _text(fields.get("model")),
+            _text(fields.get("model")),
             fields.get("archived") is True,
             fields,
         )

@@ -227,6 +227,7 @@ class StepRunner:
             editor=self._parts.editor,
             spill=self._parts.spill,
             audit=audit,
+            allowed=set(),
             new_id=self._new_id,
             seconds=step.seconds,
         )

@@ -220,9 +220,7 @@ class Hosts:
         if uri is not None:
             host = self._hosts.get(uri) or self._hosts.get(uri.rstrip("/"))
             if host is None:
-                known = ", ".join(self._hosts)
-                message = f"{uri} is not open here."
-                raise InvalidInput(message, hint=f"The open folders are: {known}.")
+                raise self._not_open(uri)
             return host
         session_id = getattr(params, "session_id", None)
         hosts = list(self._hosts.values())
@@ -240,7 +238,13 @@ class Hosts:
                 return host
         raise SessionNotFound(session_id)
 
+    def _not_open(self, uri: str) -> InvalidInput:
+        known = ", ".join(self._hosts) or "none"
+        return InvalidInput(f"{uri} is not open here.", hint=f"The open folders are: {known}.")
+
     def _status(self, params: m.WorkspaceParams) -> m.StatusResult:
+        if params.workspace is not None and params.workspace not in self._hosts:
+            raise self._not_open(params.workspace)
         hosts = [host for uri, host in self._hosts.items() if params.workspace in (None, uri)]
         running = [session for host in hosts for session in host.running]
         return m.StatusResult(

@@ -35,15 +35,17 @@ class LiveSession:
         self.agent = agent
         self.session = session
         self.used_at = clock.monotonic()
+        self.chosen_model = session.meta.model
         self.stream = EventStream(outlet, workspace, session.id, lambda: agent.run_id, clock)
         self._on_change = on_change
         agent.subscribe(self._on_event)
         session.listen(self._on_outside_change)
 
     async def close(self) -> None:
-        """End what goes on, and send what was held back."""
+        """End what goes on, send what was held back, and let go of the session's file."""
         await self.agent.close()
         self.stream.flush()
+        await self.session.close()
 
     def _on_outside_change(self, change: Change) -> None:
         """Another process has written to the session's file."""

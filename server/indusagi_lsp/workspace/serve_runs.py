@@ -6,7 +6,7 @@ import asyncio
 
 from indusagi_lsp.conductor import CondensePlan, CondenseRequest, context_block
 from indusagi_lsp.contract.errors import InvalidInput
-from indusagi_lsp.contract.turns import USER, Block, TextBlock, Turn, block_from_json
+from indusagi_lsp.contract.turns import USER, Block, ImageBlock, TextBlock, Turn, block_from_json
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import event_to_json, snapshot_view
 from indusagi_lsp.workspace.host import Host
@@ -15,9 +15,9 @@ from indusagi_lsp.workspace.host import Host
 async def submit(host: Host, params: m.SubmitParams) -> m.SnapshotView:
     """`submit`: answered when the run has settled or faulted."""
     live = await host.session(params.session_id)
+    turn = Turn(USER, (*await _context(host, params.context), *_said(params)))
     if params.model is not None:
         await host.use_model(live, params.model)
-    turn = Turn(USER, (*await _context(host, params.context), *_said(params)))
     await host.prepare_run(live)
     snapshot = await live.agent.submit(turn, params.mode, run_id=params.run_id)
     live.stream.flush()
@@ -106,7 +106,10 @@ def _said(params: m.SubmitParams) -> tuple[Block, ...]:
     if params.text is not None and params.blocks is not None:
         raise InvalidInput("`text` and `blocks` were both given.", hint="Send one of them.")
     if params.blocks is not None:
-        return tuple(map(block_from_json, params.blocks))
+        blocks = tuple(map(block_from_json, params.blocks))
+        if not all(isinstance(block, (TextBlock, ImageBlock)) for block in blocks):
+            raise InvalidInput("A prompt is made of `text` and `image` blocks.", hint="Leave the others out.")
+        return blocks
     if params.text is None or not params.text.strip():
         raise InvalidInput("The prompt is empty.", hint="Send `text` or `blocks`.")
     return (TextBlock(params.text),)

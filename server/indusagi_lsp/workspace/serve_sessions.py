@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indusagi_lsp.contract.errors import NodeNotFound
+from indusagi_lsp.contract.errors import InvalidInput, NodeNotFound
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import usage_view
@@ -145,5 +145,7 @@ def _branches(session: Session) -> list[m.BranchView]:
 
 
 def _read_cursor(cursor: str) -> tuple[int, str]:
-    updated_at, _, session_id = cursor.partition(":")
-    return (-int(updated_at), session_id) if updated_at.isdigit() else (0, "")
+    updated_at, colon, session_id = cursor.partition(":")
+    if not colon or not (updated_at.isascii() and updated_at.isdigit()):
+        raise InvalidInput("This is no cursor of a list.", hint="Give the `nextCursor` of an answer, or none.")
+    return -int(updated_at), session_id

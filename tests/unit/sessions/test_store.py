@@ -444,7 +444,7 @@ async def test_labels_usage_and_receipts_outlive_a_restart(
     assert again.labels == {b.id: "there"}
     assert again.usages == {b.id: usage}
     assert again.receipts == {(b.id, "c1"): "finished"}
-    assert (again.meta.title, again.meta.cwd, again.meta.model) == ("New", CWD, "provider:m")
+    assert (again.meta.title, again.meta.cwd, again.meta.model) == ("New", CWD, None)  # what answered is no choice
     with pytest.raises(NodeNotFound):
         await session.label("nothing", "x")
 

@@ -151,3 +151,15 @@ def test_a_broken_file_of_permissions_grants_nothing(tmp_path: Path) -> None:
     permissions.grant("run", "pwd", 2)
     assert permissions.revoke_all() == 1
     assert not permissions.allows("run", "pwd")
+
+
+async def test_for_this_session_holds_in_the_next_run_too(rig: HostsRig) -> None:
+    tool, session = await with_tool(rig, frozenset({Effect.EXECUTE}))
+    rig.outlet.decision = "session"
+    await rig.say(session, "go")
+    await rig.say(session, "again")
+    assert len(tool.runs) == 2
+    assert len(rig.outlet.questions) == 1
+    other = await rig.new()
+    await rig.say(other, "elsewhere")
+    assert len(rig.outlet.questions) == 2

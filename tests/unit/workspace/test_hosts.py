@@ -424,3 +424,70 @@ async def test_secrets_of_known_shapes_are_not_kept(rig: HostsRig) -> None:
     data = b"".join(path.read_bytes() for path in (rig.tmp_path / "ws" / ".indusagi").rglob("*") if path.is_file())
     assert secret.encode() not in data
     assert b"my token is" in data
+
+
+async def test_idle_sessions_are_let_go_wholly_and_come_back(rig: HostsRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indusagi_lsp.workspace.host.MAX_IDLE_SESSIONS", 3)
+    await rig.folder()
+    sessions = [await rig.new() for _ in range(6)]
+    host = next(iter(rig.hosts._hosts.values()))
+    assert len(host.live) <= 3
+    assert len(host.store._open) == len(host.live)
+    assert (await rig.say(sessions[0], "still here")).phase == "settled"
+
+
+async def test_a_refused_prompt_changes_no_model(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    with pytest.raises(InvalidInput):
+        await rig.call(o.SUBMIT, sessionId=session, text=" ", model="local:smollm2")
+    host = next(iter(rig.hosts._hosts.values()))
+    assert host.live[session].agent.config.model.startswith("scripted:")
+    with pytest.raises(InvalidInput, match="text"):
+        await rig.call(o.SUBMIT, sessionId=session, blocks=[{"kind": "odd"}])
+
+
+async def test_the_setting_reaches_sessions_that_chose_no_model_and_a_choice_outlives_a_restart(rig: HostsRig) -> None:
+    await rig.folder()
+    free, chosen = await rig.new(), await rig.new()
+    scripted = f"scripted:{rig.script}"
+    await rig.say(chosen, "hi", model=scripted)
+    await rig.hosts.configure({"model": "local:smollm2"})
+    host = next(iter(rig.hosts._hosts.values()))
+    assert host.live[free].agent.config.model == "local:smollm2"
+    assert host.live[chosen].agent.config.model == scripted
+    await rig.say(free, "hi", model=scripted)
+    await rig.hosts.shutdown()
+
+    rig.hosts = rig.again()
+    await rig.hosts.configure({"model": "local:smollm2"})
+    await rig.folder()
+    assert (await rig.call(o.RESUME, sessionId=free)).session.model == scripted
+    host = next(iter(rig.hosts._hosts.values()))
+    assert host.live[free].agent.config.model == scripted
+
+
+@pytest.mark.parametrize("cursor", ["zzz", "²:x", "5", ":"])
+async def test_a_cursor_that_is_none_is_refused(rig: HostsRig, cursor: str) -> None:
+    await rig.folder()
+    with pytest.raises(InvalidInput, match="cursor"):
+        await rig.call(o.SESSION_LIST, cursor=cursor)
+
+
+async def test_the_status_of_a_folder_that_is_not_open_is_an_error(rig: HostsRig) -> None:
+    await rig.folder()
+    with pytest.raises(InvalidInput, match="not open"):
+        await rig.call(o.STATUS, workspace="file:///elsewhere")
+
+
+async def test_a_model_that_only_answered_is_not_a_choice(rig: HostsRig) -> None:
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, "hi")
+    await rig.hosts.shutdown()
+    rig.hosts = rig.again()
+    await rig.hosts.configure({"model": "local:smollm2"})
+    await rig.folder()
+    assert (await rig.call(o.RESUME, sessionId=session)).session.model is None
+    host = next(iter(rig.hosts._hosts.values()))
+    assert host.live[session].agent.config.model == "local:smollm2"
