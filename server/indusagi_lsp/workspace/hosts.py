@@ -13,7 +13,7 @@ import msgspec
 
 from indusagi_lsp import __version__
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
-from indusagi_lsp.contract.errors import InvalidInput, InvalidState, SessionNotFound
+from indusagi_lsp.contract.errors import IndusagiError, InvalidInput, InvalidState, SessionNotFound
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.places import Places, user_places
 from indusagi_lsp.models import create_models
@@ -107,6 +107,7 @@ class Hosts:
         self._clock = clock or SystemClock()
         self._new_id = new_id
         self._hosts: dict[str, Host] = {}
+        self._refused: dict[str, IndusagiError] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._models: Models | None = None
         self._signer: Signer | None = None
@@ -129,6 +130,14 @@ class Hosts:
         Raises:
             InvalidInput: it is no folder on this machine.
         """
+        try:
+            await self._open(uri, name, trusted=trusted)
+        except IndusagiError as error:
+            self._refused[uri] = error
+            raise
+        self._refused.pop(uri, None)
+
+    async def _open(self, uri: str, name: str, *, trusted: bool) -> None:
         await self._prepare()
         async with self._opening.setdefault(uri, asyncio.Lock()):
             known = self._hosts.get(uri)
@@ -161,6 +170,7 @@ class Hosts:
 
     async def close_folder(self, uri: str) -> None:
         """Let go of a folder; runs in it are ended, and nothing is lost."""
+        self._refused.pop(uri, None)
         host = self._hosts.pop(uri, None)
         if host is not None:
             await host.close()
@@ -214,9 +224,13 @@ class Hosts:
 
     async def _host(self, params: Any) -> Host:
         """The host that the params name: by folder, or by the session's id."""
-        if not self._hosts:
-            raise InvalidState("No folder is open.", hint="Open a folder, then try again.")
         uri = params.workspace
+        if uri in self._refused or not self._hosts:
+            # Whoever asks again for a folder that could not be opened wants to know why, not that it is not open.
+            raise self._refused.get(uri) or next(
+                iter(self._refused.values()),
+                InvalidState("No folder is open.", hint="Open a folder, then try again."),
+            )
         if uri is not None:
             host = self._hosts.get(uri) or self._hosts.get(uri.rstrip("/"))
             if host is None:

@@ -133,6 +133,18 @@ async def test_what_is_no_folder_here_is_refused(rig: HostsRig, uri: str) -> Non
         await rig.hosts.open_folder(uri, "x", True)  # noqa: FBT003 - the seam's shape
 
 
+async def test_a_folder_that_could_not_be_opened_says_why_again(rig: HostsRig) -> None:
+    uri = (rig.tmp_path / "later").as_uri()
+    with pytest.raises(InvalidInput, match="not a folder"):
+        await rig.hosts.open_folder(uri, "later", True)  # noqa: FBT003 - the seam's shape
+    for params in ({}, {"workspace": uri}):
+        with pytest.raises(InvalidInput, match="not a folder"):
+            await rig.call(o.SESSION_LIST, **params)
+    (rig.tmp_path / "later").mkdir()
+    await rig.hosts.open_folder(uri, "later", True)  # noqa: FBT003 - the seam's shape
+    assert (await rig.call(o.SESSION_LIST)).sessions == []
+
+
 async def test_a_planted_link_does_not_lead_out_of_the_folder(rig: HostsRig) -> None:
     outside = rig.tmp_path / "outside"
     outside.mkdir()
