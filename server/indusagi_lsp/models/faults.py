@@ -28,6 +28,7 @@ _OVERFLOW = re.compile(
 )
 _SPENT = re.compile(r"quota|billing|credit|spend|usage limit|insufficient (funds|balance)", re.IGNORECASE)
 _TOO_LARGE_AT_ONCE = re.compile(r"request too large", re.IGNORECASE)
+_UNREADABLE = re.compile(r"decode response|codec can't decode|expecting value|invalid json", re.IGNORECASE)
 _NO_TOOLS = re.compile(r"does not support tools", re.IGNORECASE)
 _SECRET = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|hf|ghp)[-_][\w*.…-]{6,}|\bAIza[\w*-]{8,}"
@@ -89,6 +90,8 @@ def _api_fault(error: ai.ModelAPIError, provider: Provider, model: str, now_ms: 
         return ContextOverflow(message, hint="Condense the conversation, or fork it earlier.", status=status)
     if isinstance(error, ai.ModelConnectionError):
         return _connection_fault(error, provider, detail)
+    if status is None and _UNREADABLE.search(said):
+        return no_answer(provider)
     if isinstance(error, ai.ModelAuthenticationError):
         message = f"{provider.label} refused the key{code}{tail}."
         return ModelError(message, hint=f"Check {provider.key_place}.", status=status)

@@ -265,6 +265,14 @@ async def test_garbage_is_told_in_words(bench, answer):
     assert "<" not in error.message
 
 
+async def test_what_cannot_be_read_is_no_refusal(bench):
+    async with FakeProvider("openai", Answer(raw=b"data: {this is not json\n\n")) as server:
+        error = await refused(bench, server)
+
+    assert "no answer of a model" in error.message
+    assert "right address" in error.hint
+
+
 @pytest.mark.parametrize("wire", ["anthropic", "google"])
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"event: message_start\ndata: {}\n\n", b"data: 7\n\n"])
 async def test_garbage_in_other_formats_is_told_in_words(bench, wire, raw):

@@ -64,6 +64,7 @@ class _Open:
         self.answers: Answers | None = None
         self.encoded: dict[str, bytes] = {}
         self.foreign = False
+        self.told: dict[str, Any] | None = None
         self.pending: asyncio.Task[Any] | None = None
 
 
@@ -210,7 +211,10 @@ class SessionFiles:
         params: dict[str, Any] = {"uri": known.document.uri, "diagnostics": found}
         if known.document.version is not None and known.revision == known.document.revision:
             params["version"] = known.document.version
-        self._peer.notify("textDocument/publishDiagnostics", params)
+        if params != known.told:
+            # The list of sessions changes more often than what there is to say of this one.
+            known.told = params
+            self._peer.notify("textDocument/publishDiagnostics", params)
 
     async def _is_foreign(self, place: SessionPlace) -> bool:
         try:

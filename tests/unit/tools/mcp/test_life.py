@@ -223,7 +223,7 @@ async def test_stubborn_processes_and_their_children_end_with_us(
     began = time.monotonic()
     await servers.close()
     assert time.monotonic() - began < 2
-    await until(lambda: not any(alive(pid) for pid in strays), seconds=1)
+    await until(lambda: not any(alive(pid) for pid in strays), seconds=5)
 
 
 async def test_a_child_that_outlives_its_server_is_ended(
