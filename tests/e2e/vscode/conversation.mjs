@@ -87,6 +87,9 @@ export async function converse(window, { say }) {
   await page.locator('.monaco-editor .view-lines').first().click();
   await page.keyboard.press('Control+End');
   await page.keyboard.type(' edited by hand');
+  // The line above the text is out of sight when the draft is longer than the window.
+  await page.keyboard.press('Control+Home');
+  await page.mouse.wheel(0, -20_000);
   await window.shot('condense-preview');
   await apply.click();
   const summary = chat.locator('.item.summary');
