@@ -80,11 +80,13 @@ class Chat:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._signalled)
         try:
             await self.talk.open()
-            await self.talk.introduce_model()
+            if self.talk.options.session is None:
+                await self.talk.introduce_model()
             if not self.talk.options.trusted:
                 self.say("This folder is not trusted: the agent reads and talks. --trust lets it ask for more.", "dim")
             if self.talk.options.session is not None:
                 await self.open_session(self.talk.options.session)
+                await self.talk.introduce_model()
             self.say("Type a question, or /help.", "dim")
         except OSError as error:
             show_error(self.screen, f"The server cannot be started: {error.strerror}.", "Is the installation complete?")

@@ -55,6 +55,8 @@ async def resume(chat: Chat, argument: str) -> None:
         await sessions(chat, "")
         chat.say("/resume N, or /resume ID, goes on with one.", "dim")
         return
+    if _is_answering(chat):
+        return
     session_id = argument
     if argument.isdigit() and len(argument) < 4:
         listed = chat.listed or await _listed(chat)
@@ -80,10 +82,19 @@ async def sessions(chat: Chat, argument: str) -> None:
         chat.say(f"      {one.id} · {one.turns} turns · {_ago(one.updated_at)}", "dim")
 
 
+def _is_answering(chat: Chat) -> bool:
+    """Refuse to leave a session in which an answer is coming: nobody could see or stop it any more."""
+    if chat.talk.view.running:
+        show_error(chat.screen, "An answer is coming.", "Wait for its end, or stop it with Ctrl-C first.")
+    return chat.talk.view.running
+
+
 async def new(chat: Chat, argument: str) -> None:
     """Begin an empty session with the next prompt."""
     del argument
-    chat.talk.session = None
+    if _is_answering(chat):
+        return
+    chat.talk.session = chat.talk.session_model = None
     chat.say("The next prompt begins a new session.", "good")
 
 
@@ -145,7 +156,7 @@ async def model(chat: Chat, argument: str) -> None:
     result: m.ModelsListResult = await chat.talk.client.call(ops.MODELS_LIST, params)
     chat.talk.models = result.models
     if not argument:
-        current = chat.talk.model or result.current
+        current = chat.talk.answering(result)
         for one in result.models:
             mark = "*" if one.id == current else " "
             note = f" · {visible_line(one.note, 120)}" if one.note else ""
@@ -153,7 +164,8 @@ async def model(chat: Chat, argument: str) -> None:
         chat.say(visible(result.hint), "dim")
         return
     known = next((one for one in result.models if one.id == argument), None)
-    if known is None and ":" not in argument:
+    providers = {one.provider for one in result.models}
+    if known is None and argument.partition(":")[0] not in providers:
         show_error(
             chat.screen, f"There is no model {quoted(argument)}.", "Models are named provider:name; /model lists some."
         )
@@ -227,7 +239,8 @@ async def status(chat: Chat, argument: str) -> None:
     chat.say(f"Server {result.version}: {visible_line(result.message)}")
     for one in result.workspaces:
         trust = "trusted" if one.trusted else "not trusted: only reading and talking"
-        chat.say(f"{quoted(one.name)} · {trust} · {one.sessions} sessions · {visible_line(one.model)}")
+        used = f"{one.sessions} session{'' if one.sessions == 1 else 's'} in use"
+        chat.say(f"{quoted(one.name)} · {trust} · {used} · new ones: {visible_line(one.model)}")
         for notice in one.notices:
             chat.say(visible(notice.text), "warning")
     if chat.talk.view.tokens is not None:
@@ -244,7 +257,7 @@ async def show_help(chat: Chat, argument: str) -> None:
     for command in COMMANDS:
         chat.say(f"{command.usage:<{width}}  {command.summary}")
     chat.say("Enter sends, Alt+Enter begins a line. While an answer comes, what you send waits for its end.", "dim")
-    chat.say("Ctrl-C stops the answer and keeps it; at an empty input it leaves, as Ctrl-D does.", "dim")
+    chat.say("Ctrl-C stops the answer and keeps it; twice at an empty input leaves, as Ctrl-D does.", "dim")
 
 
 async def leave(chat: Chat, argument: str) -> None:

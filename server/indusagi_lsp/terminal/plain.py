@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from indusagi_lsp.contract.text import quoted
+from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.talk import Approve, Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error
@@ -131,10 +131,10 @@ async def _ask(talk: Talk, screen: PlainScreen, prompt: str, interrupted: asynci
 
 
 async def _converse(talk: Talk, prompt: str) -> m.SnapshotView:
-    await talk.introduce_model()
     if talk.options.session is not None:
         view = await talk.resume(talk.options.session, limit=1)
-        talk.screen.line(f"Going on with {quoted(view.session.title or view.session.id)}.", "dim")
+        talk.screen.line(f"Going on with “{visible_line(view.session.title or view.session.id)}”.", "dim")
+    await talk.introduce_model()
     snapshot = await talk.submit(prompt)
     talk.view.end()
     if snapshot.error is not None and snapshot.phase != "faulted":

@@ -52,6 +52,7 @@ class Talk:
         self.workspace = path_to_uri(str(options.workspace))
         self.session: str | None = None
         self.model = options.model
+        self.session_model: str | None = None
         self.models: list[m.ModelInfo] = []
         self._approve = approve
         self._on_notification = dict(on_notification or {})
@@ -120,12 +121,16 @@ class Talk:
             ops.MODELS_LIST, m.WorkspaceParams(workspace=self.workspace)
         )
         self.models = listed.models
-        current = self.model or listed.current
+        current = self.answering(listed)
         known = next((model for model in listed.models if model.id == current), None)
         note = f" ({visible_line(known.note)})" if known is not None and known.note else ""
         self.screen.line(f"Model: {visible_line(current)}{note}", "dim")
         if current.partition(":")[0] == SMALL:
             self.screen.line(visible(listed.hint), "dim")
+
+    def answering(self, listed: m.ModelsListResult) -> str:
+        """The model that answers next: the one chosen here, else the session's own, else the default."""
+        return self.model or self.session_model or listed.current
 
     async def begin(self) -> str:
         """The session, made now if there is none yet; gives its id."""
@@ -147,6 +152,7 @@ class Talk:
             ops.RESUME, m.ResumeParams(session_id=session_id, workspace=self.workspace, limit=limit)
         )
         self.session = view.session.id
+        self.session_model = view.session.model
         return view
 
     async def submit(self, text: str, mode: Literal["queue", "steer"] = "queue") -> m.SnapshotView:

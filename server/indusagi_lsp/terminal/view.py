@@ -169,7 +169,8 @@ class RunView:
     def _approval_resolved(self, event: Mapping[str, Any]) -> None:
         self.activity = "going on"
         decision = str(event.get("decision", "deny"))
-        shown = {"once": "allowed once", "session": "allowed for this session"}.get(decision, "denied")
+        words = {"once": "allowed once", "session": "allowed for this session", "always": "always allowed here"}
+        shown = words.get(decision, "denied")
         self._screen.line(f"  {shown}", "good" if decision != "deny" else "warning")
 
     def _condense_started(self, event: Mapping[str, Any]) -> None:

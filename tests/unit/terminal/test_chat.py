@@ -249,9 +249,10 @@ async def test_sessions_are_listed_and_resumed_by_number(options: Options, wire:
         await one.say("/resume 1", "Session 1111")
         await one.say("/resume 9", "There is no session number 9.")
         await one.say("/new", "begins a new session")
-        await one.say("/model other:one", "other:one answers from now on.")
+        await one.say("/model other:one", "There is no model other:one.")
+        await one.say("/model local:other", "local:other answers from now on.")
         await one.say("hello", "Done.")
-        assert wire.messages("indusagi/submit")[0]["params"]["model"] == "other:one"
+        assert wire.messages("indusagi/submit")[0]["params"]["model"] == "local:other"
 
 
 async def test_a_foreign_session_says_how_to_take_it_over(options: Options) -> None:

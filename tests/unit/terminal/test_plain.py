@@ -64,7 +64,7 @@ async def test_a_session_is_gone_on_with(options: Options, wire: Wire, capsys: p
     assert wire.messages("indusagi/resume")[0]["params"]["sessionId"] == "abc"
     assert wire.messages("indusagi/session/new") == []
     assert wire.messages("indusagi/submit")[0]["params"]["model"] == "x:y"
-    assert "Going on with A session." in capsys.readouterr().err
+    assert "Going on with “A session”." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("trusted", [True, False])

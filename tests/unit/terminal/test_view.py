@@ -164,3 +164,12 @@ def test_small_helpers() -> None:
     assert last_answer(None) == ""
     assert last_answer({"messages": [{"role": "user", "blocks": []}]}) == ""
     assert turn_text([{"kind": "text", "text": "a"}, {"kind": "image"}, {"kind": "text", "text": "b"}]) == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [("once", "allowed once"), ("session", "for this session"), ("always", "always allowed"), ("deny", "denied")],
+)
+def test_a_decision_is_told_as_it_was(view: RunView, screen: Recorder, decision: str, words: str) -> None:
+    feed(view, {"kind": "approval_resolved", "id": "a", "decision": decision, "by": "user"})
+    assert words in str(screen.__dict__)
