@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Chat, type Moment, type View } from '../src/shared/chat';
+import { Chat, type Moment, movedOn, type View } from '../src/shared/chat';
 import type { EventParams } from '../src/shared/events';
 import { isItem } from '../src/shared/items';
 import { isHostMessage } from '../src/shared/messages';
@@ -195,6 +195,17 @@ describe('fetching the history', () => {
     expect(chat.apply(event('text_delta', { delta: ' three' }))).toBe('ignored');
     expect(chat.apply(event('text_delta', { delta: ' four' }))).toBe('applied');
     expect(texts()).toEqual(['user: hello', 'assistant: One two three four']);
+  });
+
+  test('that was persisted between the two answers is to be fetched again', () => {
+    seq = 10;
+    const delta = event('text_delta', { delta: '.' });
+    const persisted = event('persisted', { node: 'a1', leaf: 'a1' });
+    expect(movedOn({ seq: 10 }, moment({ seq: 11, events: [delta] }))).toBe(false);
+    expect(movedOn({ seq: 10 }, moment({ seq: 12, events: [delta, persisted] }))).toBe(true);
+    expect(movedOn({ seq: 12 }, moment({ seq: 12, events: [delta, persisted] }))).toBe(false);
+    expect(movedOn({ seq: 10 }, moment({ seq: 12, gap: true }))).toBe(true);
+    expect(movedOn({ seq: 12 }, moment({ seq: 12, gap: true }))).toBe(false);
   });
 
   test('shows the open calls of a run', () => {

@@ -408,7 +408,7 @@ const handlers = {
     const since = params.sinceSeq ?? session.seq;
     const events = session.events.filter((event) => event.seq > since);
     const gap = events.length !== session.seq - since;
-    return { snapshot: snapshot(session), seq: session.seq, events: gap ? [] : events, gap };
+    return { snapshot: snapshot(session), seq: session.seq, events: gap ? [] : events, gap, questions: [] };
   },
   'indusagi/fork'(params) {
     const session = find(params);

@@ -154,11 +154,15 @@ export class Window {
   async openPanel() {
     const icon = this.page.locator('.activitybar .action-label[aria-label^="Indusagi"]');
     await icon.waitFor({ timeout: 60_000 });
-    const shown = this.page.locator('.pane-header[aria-label^="Sessions"], .pane-header[aria-label^="Chat"]');
-    if ((await shown.count()) === 0) {
+    const shown = this.page.locator('.pane-header[aria-label^="Sessions"], .pane-header[aria-label^="Chat"]').first();
+    const appears = (timeout) => shown.waitFor({ timeout }).then(() => true, () => false);
+    // A click on the icon of a panel that is shown hides it; and after a reload the workbench may show it by itself,
+    // between our look and our click.
+    for (let tries = 0; !(await appears(tries === 0 ? 500 : 3000)); tries += 1) {
+      check(tries < 8, 'the panel does not open');
       await icon.click();
     }
-    await this.message.waitFor({ timeout: 30_000 });
+    await this.message.waitFor({ timeout: 60_000 });
   }
 
   get message() {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
 import type { ContextItem, SessionInfo, SessionView, SnapshotResult } from '../protocol';
 import { Methods } from '../protocol';
-import { Chat, type Moment, type View } from '../shared/chat';
+import { Chat, type Moment, movedOn, type View } from '../shared/chat';
 import type { EventParams } from '../shared/events';
 import { type HostMessage, isPageMessage, isSafeLink, type PageMessage } from '../shared/messages';
 import type { ApprovalDesk } from './approvals';
@@ -277,10 +277,14 @@ export class ChatView implements vscode.WebviewViewProvider {
       if (generation !== this.generation) {
         return;
       }
-      if (moment.gap && moment.seq !== view.seq && attempt < 3) {
-        continue; // the history moved on between the two answers, and how is not known any more
+      const again = movedOn(view, moment) && attempt < 3;
+      if (moment.gap && again) {
+        continue; // what happened between the two answers is not known any more
       }
       this.chat.load(viewOf(view), momentOf(moment));
+      if (again) {
+        continue; // what the events told beside the turns (notices, usage) is kept
+      }
       this.refreshApprovals();
       return;
     }

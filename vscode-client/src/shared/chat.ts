@@ -49,6 +49,20 @@ export interface Changes {
   appends: { key: string; text: string }[];
 }
 
+/**
+ * Whether the history moved on after `view` was taken, and before `moment` was: the view lacks a turn, and the beginning
+ * of its text came before the events that the moment gives. Both must be fetched again.
+ */
+export function movedOn(
+  view: { seq: number },
+  moment: { seq: number; gap: boolean; events: readonly unknown[] },
+): boolean {
+  if (moment.gap) {
+    return moment.seq !== view.seq;
+  }
+  return moment.events.some((raw) => isEventParams(raw) && raw.seq > view.seq && raw.event.kind === 'persisted');
+}
+
 export class Chat {
   private session: SessionFacts | null = null;
   private items: Item[] = [];
