@@ -192,23 +192,23 @@ class Journal:
     def _add_all(self, turns: Sequence[tuple[Turn, int]]) -> list[Node]:
         """Put turns under the live leaf and queue their lines; all of them, or none if one cannot be written."""
         parent = self.graph.leaf
-        made: list[tuple[Node, bytes]] = []
+        made: list[tuple[Node, int, bytes]] = []
         for turn, created_at in turns:
             try:
                 text = node_text(parent, turn, created_at)
+                node_id = id_of(text)
+                line = node_line(node_id, text, turn, parent, created_at)
             except (ValueError, TypeError) as error:
                 message = f"A turn cannot be stored: {error}."
                 raise InvalidInput(message) from error
-            node_id = id_of(text)
-            made.append((Node(node_id, parent, turn, created_at), text))
+            made.append((Node(node_id, parent, turn, created_at), len(text), line))
             parent = node_id
 
         graph, queue = self.graph, self._queue
-        for node, text in made:
-            if graph.put(node, len(text)):
-                line = node_line(node.id, text, node.turn, node.parent, node.created_at)
+        for node, size, line in made:
+            if graph.put(node, size):
                 queue.append(Line(line, node.id))
-        return [node for node, _ in made]
+        return [node for node, _, _ in made]
 
     def _enqueue(self, record: dict[str, Any]) -> None:
         try:
@@ -264,7 +264,7 @@ class Journal:
         ours, own_head = self.graph.leaf, self._state.head
         offset = written.offset
         for line in lines:
-            if line.node is not None:
+            if line.node is not None and line.node in self.graph:
                 self.graph.saved(line.node, offset, len(line.data) - 1)
             offset += len(line.data)
         del self._queue[: len(lines)]
@@ -316,7 +316,10 @@ class Journal:
             raise PersistenceFault(msg) from error
 
         fields = dict(self._state.fields)
-        queued = {line.node for line in self._queue if line.node is not None}
+        queued = {line.node: None for line in self._queue if line.node is not None}
+        # What was said while the file was read is in the queue and in memory, and must not go with the old graph.
+        rescued = {node.id for node in mine}
+        mine += [self.graph.node(node) for node in queued if node not in rescued and node in self.graph]
         lines: list[Line] = []
         if log_status is None and fields:
             state.take_record({"type": "session", **fields})

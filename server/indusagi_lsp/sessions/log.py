@@ -64,6 +64,7 @@ class SessionLog:
         self._new_name = False
         self._unsynced: list[tuple[int, bytes]] = []
         self._unsynced_bytes = 0
+        self._failed: OSError | None = None
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -78,7 +79,12 @@ class SessionLog:
         self.end = end
         self._checked = False
         self._clean_end = -1
+        # It is another file: what we had not synced of the old one has no place in it.
         self._synced = end
+        self._unsynced = []
+        self._unsynced_bytes = 0
+        self._new_name = False
+        self._failed = None
 
     def peek(self) -> tuple[bytes, int] | None:
         """What others have added since we last looked (bytes, offset), None if nothing.
@@ -115,7 +121,7 @@ class SessionLog:
     @property
     def dirty(self) -> bool:
         """Whether something was written that may not last through a power loss yet."""
-        return self._synced < self.end or self._new_name
+        return self._synced < self.end or self._new_name or self._failed is not None
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -254,22 +260,32 @@ class SessionLog:
         return self._unsynced_bytes
 
     def begin_sync(self) -> tuple[int, int]:
-        """A descriptor for `datasync`, and up to where it will make the file last."""
-        return os.dup(self._fd), self.end
+        """A descriptor for `datasync`, and up to where it will make the file last.
+
+        Raises:
+            PersistenceFault: there is no open file to sync.
+        """
+        try:
+            return os.dup(self._fd), self.end
+        except OSError as error:
+            raise self._fault("synced", error) from error
 
     def datasync(self, fd: int) -> OSError | None:
         """Make what was appended before `begin_sync` last through a power loss. Appends may go on meanwhile.
 
         Returns:
-            None, or why the system refused. Do not try again then: it may have dropped the pages. `rewrite` is the way
-            on.
+            None, or why the system refused. It is not tried again then, since the system may have dropped the pages and
+            would say that all is well: until a `rewrite` has succeeded the answer stays the same.
         """
         try:
+            if self._failed is not None:
+                return self._failed
             self._calls.datasync(fd)
             if self._new_name:
                 self._folder.sync()
                 self._new_name = False
         except OSError as error:
+            self._failed = error
             return error
         finally:
             os.close(fd)
@@ -315,8 +331,9 @@ class SessionLog:
         except (OSError, FileChanged) as error:
             raise self._fault("synced", cause) from error
 
+        # What another window has added meanwhile is in the new file too, but not taken in yet: `end` stays.
         self._new_name = False
-        self.end = max(self.end, len(content))
+        self._failed = None
         self.synced(len(content))
         return f"The disk failed to keep {self.path} ({cause.strerror or cause}); it was written anew to another place."
 

@@ -181,6 +181,10 @@ class SessionStore:
         for node, name in source.labels.items():
             if node in kept:
                 await session.write({"type": "label", "node": node, "name": name})
+        for (node, call), stage in source.receipts.items():
+            # Without its receipt a call would be said never to have started, and could be asked for again.
+            if node in kept:
+                await session.receipt(node, call, stage)
         await session.flush()
         return session
 

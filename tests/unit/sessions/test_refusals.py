@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from indusagi_lsp.contract.errors import PersistenceFault
-from indusagi_lsp.contract.turns import assistant, user
+from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault
+from indusagi_lsp.contract.turns import ToolCallBlock, Turn, assistant, user
 from indusagi_lsp.sessions import Session, SessionStore
 from indusagi_lsp.sessions.oscalls import OsCalls
+from indusagi_lsp.sessions.state import load
 
 CWD = "file:///workspace"
 
@@ -212,10 +215,68 @@ async def test_when_the_new_file_fails_too_nothing_is_lost_and_nothing_is_claime
     with pytest.raises(PersistenceFault):
         await session.sync()
     assert words(await window().open("s")) == ["a", "b", "c"]
+
+    # The system may have dropped the pages of a sync that it refused, and would sync the rest without a word.
+    path = Path(session.path)
+    data = path.read_bytes()
+    lost = data.rindex(b'{"type":"node"')
+    path.write_bytes(data[:lost] + bytes(len(data) - lost))
     await session.sync()
+    assert words(await window().open("s")) == ["a", "b", "c"]
     await session.append([assistant("d")], durable=True)
     assert words(await window().open("s")) == ["a", "b", "c", "d"]
     assert [path.name for path in Path(session.path).parent.iterdir() if path.is_file()] == ["s.jsonl"]
+
+
+async def test_after_the_file_was_replaced_a_sync_has_nothing_of_the_old_one(
+    session: Session, window: Callable[..., SessionStore], calls: BadCalls
+) -> None:
+    await session.append([user("c")])
+    path = Path(session.path)
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    os.replace(other, path)
+    await session.refresh()
+    await session.sync()
+
+    await session.append([assistant("d")])
+    calls.fail = {"datasync": [errno.EIO]}
+    await session.sync()
+    assert words(await window().open("s")) == ["a", "b", "c", "d"]
+
+
+async def test_what_is_said_while_a_replaced_file_is_read_anew_is_not_lost(
+    session: Session, window: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(session.path)
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    os.replace(other, path)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        reading.set()
+        go_on.wait(10)
+        return load(*arguments, **named)
+
+    monkeypatch.setattr("indusagi_lsp.sessions.journal.load", slow)
+    first = asyncio.create_task(session.append([user("c")]))
+    await asyncio.to_thread(reading.wait, 10)
+    second = asyncio.create_task(session.append([assistant("d")]))
+    await asyncio.sleep(0.01)
+    go_on.set()
+    await asyncio.gather(first, second)
+    await session.append([user("e")])
+    assert session.unsaved == 0
+    assert words(session) == words(await window().open("s")) == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_turn_that_cannot_be_written_changes_nothing(session: Session) -> None:
+    bad = Turn("assistant", (ToolCallBlock("c", "t", {"n": 10**5000}),))
+    with pytest.raises(InvalidInput):
+        await session.append([user("fine"), bad])
+    assert words(session) == ["a", "b"]
+    assert session.unsaved == 0
 
 
 async def test_a_new_session_is_refused_where_nothing_can_be_written(

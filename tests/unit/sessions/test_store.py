@@ -534,3 +534,13 @@ async def test_secrets_are_taken_out_before_a_turn_is_hashed(window: Callable[..
     assert b"hunter2" not in Path(session.path).read_bytes()
     again = await window().open(session.id)
     assert again.graph.node(node.id).verified
+
+
+async def test_a_fork_knows_of_a_call_that_was_started(window) -> None:
+    session = await window().create(cwd=CWD)
+    await session.append([user("go")])
+    [caller] = await session.append([Turn("assistant", (ToolCallBlock("c", "run", {}),))])
+    await session.receipt(caller.id, "c", "started")
+    forked = await session.fork_to_new(caller.id)
+    assert forked.model_view()[-1] == session.model_view()[-1]
+    assert "effects are unknown" in forked.model_view()[-1].tool_results[0].output
