@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '5a938ee7b0248fda';
+export const MESSAGES_HASH = '837b735535dc7ce9';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -411,7 +411,7 @@ export interface FileRestoreView {
   path: string;
   action: 'restore' | 'remove' | 'recreate';
   by: 'edit' | 'command' | 'restore';
-  conflicts: ('changed' | 'between' | 'command' | 'unfinished' | 'protected')[];
+  conflicts: ('changed' | 'between' | 'command' | 'unfinished' | 'removal' | 'protected')[];
   reason: string;
   problem: string;
   diff: string;

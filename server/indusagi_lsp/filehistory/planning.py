@@ -32,6 +32,7 @@ WHY: Mapping[Conflict, str] = {
     "between": "it was changed between the agent's changes",
     "command": "it was changed while a command ran, by that command or by somebody else",
     "unfinished": "a change of it was interrupted",
+    "removal": "the agent removed it then, but had not made it",
     "protected": "it is a protected path",
 }
 """Why a file is only touched by an explicit choice."""
@@ -151,10 +152,14 @@ class Planner:
             why.append("changed")
         if any(one.startswith(USER) for one in undone):
             why.append("between")
+        by_id = {entry.id: entry for entry in entries}
+        if goal.target.absent and not any(
+            by_id[one].files[path].before.absent for one in trail.standing if one in by_id
+        ):
+            why.append("removal")
         if why_protected(path) is not None:
             why.append("protected")
         target = None if goal.target.sha is None else self._read(goal.target.sha)
-        by_id = {entry.id: entry for entry in entries}
         last = by_id.get(trail.last or "")
         return RestoreItem(
             path=path,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 By: TypeAlias = Literal["edit", "command", "restore"]
-Conflict: TypeAlias = Literal["changed", "between", "command", "unfinished", "protected"]
+Conflict: TypeAlias = Literal["changed", "between", "command", "unfinished", "removal", "protected"]
 
 
 class State(msgspec.Struct, frozen=True):

@@ -78,7 +78,8 @@ class Trail:
             self.standing = list(self.was[entry.id])
             if self.happened and self.happened[-1] == entry.id:
                 self.happened.pop()
-        elif change.aim is None or not seen.same(change.aim):
+        elif change.aim is None or not seen.same(change.aim) or (change.aim.mode is None and not change.aim.absent):
+            # Somebody may have changed it since; of a file that was made, the mode may be theirs.
             self.doubtful[entry.id] = "unfinished"
 
 

@@ -431,7 +431,7 @@ class CollectResult(Full, frozen=True):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 FileChanger = Literal["edit", "command", "restore"]
-FileConflict = Literal["changed", "between", "command", "unfinished", "protected"]
+FileConflict = Literal["changed", "between", "command", "unfinished", "removal", "protected"]
 
 
 class FilesChangesParams(Wire, frozen=True):

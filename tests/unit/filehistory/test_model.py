@@ -46,6 +46,8 @@ class Rewinding(RuleBasedStateMachine):
         self.touched: set[str] = set()
         """Paths that the agent or a command ever changed."""
         self.replaced: set[bytes] = set()
+        self.untold: dict[str, list[object]] = {}
+        """Per path the states before edits that were killed."""
         self.restores: list[tuple[str, dict, dict]] = []
         self.log: dict[str, list[tuple[object, str]]] = {}
         """Per path every state that was on disk, in order, and who made it."""
@@ -82,8 +84,14 @@ class Rewinding(RuleBasedStateMachine):
         there = self.tree
         for path in {*there, *self.log}:
             states = self.log.setdefault(path, [(None, "nobody")])
-            if states[-1][0] != there.get(path):
-                states.append((there.get(path), who))
+            if states[-1][0] == there.get(path):
+                continue
+            states.append((there.get(path), who))
+            # What the user has taken back themselves is as if it had not been.
+            base = next((at for at in reversed(range(len(states))) if states[at][1] != "user"), None)
+            if base is not None and states[base][0] == there.get(path):
+                del states[base + 1 :]
+                self.users.discard(path)
 
     def will_replace(self, path: str) -> None:
         data = self.played.read(path)
@@ -120,6 +128,7 @@ class Rewinding(RuleBasedStateMachine):
     @rule(path=PATHS, wrote=st.booleans())
     def the_server_is_killed_while_it_edits(self, path, wrote) -> None:
         self.will_replace(path)
+        self.untold.setdefault(path, []).append(self.tree.get(path))
         data = self.content("a")
         call = self.played.call()
         self.wait(self.played.history.before({path: data}, "s1", call))
@@ -150,10 +159,10 @@ class Rewinding(RuleBasedStateMachine):
             self.put(path, None)
         elif path in there:
             (self.root / path).chmod(0o600 if there[path][1] != 0o600 else 0o755)
-        self.saw("user")
         if self.tree != there:
             self.users.add(path)
             self.mixed.add(path)
+        self.saw("user")
 
     @rule(data=st.data())
     def fork(self, data) -> None:
@@ -222,6 +231,10 @@ class Rewinding(RuleBasedStateMachine):
             assert path in chosen
             assert path in self.touched
             if path not in choices:
+                if before.get(path) in self.untold.get(path, ()):
+                    continue  # as it was before an edit that was killed: nothing tells that there was anything since
+                if (None, "restore") in self.log[path] and [one for one, _ in self.log[path]].count(None) > 2:
+                    continue  # it is not known to which of the times when nothing was there it went back
                 assert path not in self.users, f"{path} was the user's"
                 undone = {self.log[path][at][1] for at in self.undone(path, after.get(path))}
                 assert not undone & {"user", "command"}, f"{path}: {self.log[path]} to {after.get(path)}"
@@ -276,7 +289,8 @@ class Rewinding(RuleBasedStateMachine):
 
     def maker(self, path: str) -> str:
         """Who made a file that was not there."""
-        states = [(None, ""), *self.log[path]]
+        log = self.log[path]
+        states = [(None, ""), *(log[at] for at in reversed(self.led_to(log, len(log) - 1)))]
         return next(who for (old, _), (new, who) in reversed(list(itertools.pairwise(states))) if old is None and new)
 
     @invariant()

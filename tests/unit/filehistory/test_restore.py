@@ -477,3 +477,19 @@ async def test_collecting_keeps_what_can_be_needed(root):
         os.utime(path, (0, 0))
     assert (await played.history.collect({"another session"})).removed == 2
     assert (files / "journal.jsonl").exists()
+
+
+async def test_a_removal_is_only_done_again_when_chosen(root):
+    played = Played(root)
+    played.write("mine.txt", "mine")
+    start = played.say()
+    end = await played.edit({"mine.txt": None, "made.txt": b"m"})
+    await played.edit({"made.txt": None})
+    await played.restore(start)
+    assert tree(root).keys() == {"mine.txt"}
+    await played.restore(end)
+    assert tree(root).keys() == {"mine.txt", "made.txt"}
+    plan = await played.plan(played.graph.leaf)
+    assert {item.path: item.why for item in plan.items} == {"made.txt": (), "mine.txt": ("removal",)}
+    await played.history.apply(plan, {"mine.txt": "restore"})
+    assert tree(root) == {}
