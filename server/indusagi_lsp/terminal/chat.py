@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LEAVE_SECONDS = 2.0
 """Two Ctrl-C within this time, at an empty input, leave."""
 
+STOP_SECONDS = 5.0
+"""How long leaving waits for the end of a run."""
+
 SHOWN_TURNS = 6
 """Turns of a resumed session that are shown."""
 
@@ -104,6 +107,7 @@ class Chat:
                 self.talk.mourn(death.result())
                 return SERVER_DIED
             await loop
+            await self._end_run()
         finally:
             for task in (death, loop, *self._runs):
                 task.cancel()
@@ -111,6 +115,15 @@ class Chat:
         if self.talk.session is not None:
             self.say(f"Go on with: {resume_command(self.talk.options, self.talk.session)}", "dim")
         return ANSWERED
+
+    async def _end_run(self) -> None:
+        """Stop what still goes on, so that its end is told before the way back to it."""
+        if not self.answering:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._abort()
+                await asyncio.gather(*self._runs)
 
     async def _loop(self) -> None:
         while not self.leaving:
@@ -131,6 +144,11 @@ class Chat:
                 if self.talk.view.running:
                     self.say("That waits until this answer is done; /steer says it now.", "dim")
                 self.submit(line, "queue")
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer comes, or a prompt waits for its turn."""
+        return self.talk.view.running or bool(self._runs)
 
     def submit(self, text: str, mode: Literal["queue", "steer"]) -> None:
         """Send a prompt; its answer is shown as it comes."""

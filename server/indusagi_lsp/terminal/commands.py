@@ -66,6 +66,7 @@ async def resume(chat: Chat, argument: str) -> None:
             return
         session_id = listed[number - 1].id
     await chat.open_session(session_id)
+    await chat.talk.introduce_model(again=False)
 
 
 async def sessions(chat: Chat, argument: str) -> None:
@@ -84,9 +85,9 @@ async def sessions(chat: Chat, argument: str) -> None:
 
 def _is_answering(chat: Chat) -> bool:
     """Refuse to leave a session in which an answer is coming: nobody could see or stop it any more."""
-    if chat.talk.view.running:
+    if chat.answering:
         show_error(chat.screen, "An answer is coming.", "Wait for its end, or stop it with Ctrl-C first.")
-    return chat.talk.view.running
+    return chat.answering
 
 
 async def new(chat: Chat, argument: str) -> None:
@@ -96,6 +97,7 @@ async def new(chat: Chat, argument: str) -> None:
         return
     chat.talk.session = chat.talk.session_model = None
     chat.say("The next prompt begins a new session.", "good")
+    await chat.talk.introduce_model(again=False)
 
 
 async def tree(chat: Chat, argument: str) -> None:
@@ -164,13 +166,16 @@ async def model(chat: Chat, argument: str) -> None:
         chat.say(visible(result.hint), "dim")
         return
     known = next((one for one in result.models if one.id == argument), None)
-    providers = {one.provider for one in result.models}
-    if known is None and argument.partition(":")[0] not in providers:
+    providers = sorted({one.provider for one in result.models})
+    provider, _, name = argument.partition(":")
+    if known is None and (provider not in providers or not name):
         show_error(
-            chat.screen, f"There is no model {quoted(argument)}.", "Models are named provider:name; /model lists some."
+            chat.screen,
+            f"There is no model {quoted(argument)}.",
+            f"Models are named provider:name; the providers are {', '.join(providers)}.",
         )
         return
-    chat.talk.model = argument
+    chat.talk.choose_model(argument)
     chat.say(f"{visible_line(argument)} answers from now on.", "good")
     if known is not None and not known.available:
         chat.say(visible(known.note), "warning")
@@ -239,8 +244,8 @@ async def status(chat: Chat, argument: str) -> None:
     chat.say(f"Server {result.version}: {visible_line(result.message)}")
     for one in result.workspaces:
         trust = "trusted" if one.trusted else "not trusted: only reading and talking"
-        used = f"{one.sessions} session{'' if one.sessions == 1 else 's'} in use"
-        chat.say(f"{quoted(one.name)} · {trust} · {used} · new ones: {visible_line(one.model)}")
+        busy = f"{one.sessions} session{'' if one.sessions == 1 else 's'} in use"
+        chat.say(f"{quoted(one.name)} · {trust} · {busy} · new ones: {visible_line(one.model)}")
         for notice in one.notices:
             chat.say(visible(notice.text), "warning")
     if chat.talk.view.tokens is not None:

@@ -54,6 +54,7 @@ class Talk:
         self.model = options.model
         self.session_model: str | None = None
         self.models: list[m.ModelInfo] = []
+        self._named_model: str | None = None
         self._approve = approve
         self._on_notification = dict(on_notification or {})
         self._client: Client | None = None
@@ -115,13 +116,20 @@ class Talk:
 
     # --- what can be asked ---
 
-    async def introduce_model(self) -> None:
-        """Say which model answers, and how to have a better one where it is the small bundled one."""
+    async def introduce_model(self, *, again: bool = True) -> None:
+        """Say which model answers, and how to have a better one where it is the small bundled one.
+
+        Args:
+            again: also where it is the one that was named last.
+        """
         listed: m.ModelsListResult = await self.client.call(
             ops.MODELS_LIST, m.WorkspaceParams(workspace=self.workspace)
         )
         self.models = listed.models
         current = self.answering(listed)
+        if not again and current == self._named_model:
+            return
+        self._named_model = current
         known = next((model for model in listed.models if model.id == current), None)
         note = f" ({visible_line(known.note)})" if known is not None and known.note else ""
         self.screen.line(f"Model: {visible_line(current)}{note}", "dim")
@@ -131,6 +139,10 @@ class Talk:
     def answering(self, listed: m.ModelsListResult) -> str:
         """The model that answers next: the one chosen here, else the session's own, else the default."""
         return self.model or self.session_model or listed.current
+
+    def choose_model(self, model: str) -> None:
+        """Have a model answer from now on; whoever chose it is told so."""
+        self.model = self._named_model = model
 
     async def begin(self) -> str:
         """The session, made now if there is none yet; gives its id."""

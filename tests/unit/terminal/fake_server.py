@@ -23,6 +23,7 @@ class FakeServer:
         self.log = os.environ.get("FAKE_LOG")
         self.turns: list[dict[str, Any]] = []
         self.trusted = True
+        self.model: str | None = None
 
     def send(self, message: dict[str, Any]) -> None:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
@@ -38,7 +39,7 @@ class FakeServer:
         return {
             "id": SESSION, "workspace": "file:///ws", "title": "A session", "createdAt": 0, "updatedAt": 0,
             "turns": len(self.turns), "head": None, "tokens": 0, "cost": None,
-            "state": "idle" if self.trusted else "foreign", "model": None, "parentSession": None,
+            "state": "idle" if self.trusted else "foreign", "model": self.model, "parentSession": None,
         }  # fmt: skip
 
     def snapshot(self, phase: str, text: str = "", error: Any = None) -> dict[str, Any]:
@@ -159,6 +160,7 @@ class FakeServer:
             return {"sessions": [self.info()], "nextCursor": None}
         if short == "resume":
             self.trusted = params["sessionId"] != "foreign"
+            self.model = "local:own" if params["sessionId"] == "own" else None
             turns = [
                 {"id": f"node{number}", "role": turn["role"], "blocks": [{"kind": "text", "text": turn["text"]}],
                  "createdAt": 0}

@@ -249,10 +249,62 @@ async def test_sessions_are_listed_and_resumed_by_number(options: Options, wire:
         await one.say("/resume 1", "Session 1111")
         await one.say("/resume 9", "There is no session number 9.")
         await one.say("/new", "begins a new session")
-        await one.say("/model other:one", "There is no model other:one.")
+        shown = await one.say("/model other:one", "the providers are local.")
+        assert "There is no model other:one." in shown
+        await one.say("/model local", "There is no model local.")
+        await one.say("/model local:", "There is no model local:.")
         await one.say("/model local:other", "local:other answers from now on.")
         await one.say("hello", "Done.")
         assert wire.messages("indusagi/submit")[0]["params"]["model"] == "local:other"
+
+
+async def test_a_session_that_has_a_model_of_its_own_is_answered_by_it(options: Options) -> None:
+    async with person(msgspec.structs.replace(options, session="own")) as one:
+        assert "Model: local:own" in one.shown
+        assert "Model: local:small" not in one.shown
+        assert "* local:small" not in await one.say("/model", "Set a key")
+
+
+async def test_another_model_is_told_when_the_session_changes(options: Options) -> None:
+    async with person(options) as one:
+        await one.say("/resume own", "Model: local:own")
+        await one.say("/new", "Model: local:small")
+        assert "Model:" not in await one.say("/resume other", "Session 1111")
+        assert "Model:" not in await one.say("/help", "Ctrl-D does")
+
+
+async def test_the_chosen_model_is_told_before_the_sessions_own(options: Options) -> None:
+    async with person(msgspec.structs.replace(options, session="own", model="local:mine")) as one:
+        assert "Model: local:mine" in one.shown
+        assert "Model: local:own" not in one.shown
+
+
+@pytest.mark.parametrize("command", ["/new", "/resume own"])
+async def test_a_session_is_not_left_while_it_answers(options: Options, wire: Wire, command: str) -> None:
+    async with person(options) as one:
+        one.press("slow" + ENTER)
+        await one.sees("> slow")
+        await one.say(command, "stop it with Ctrl-C first")
+        assert wire.messages("indusagi/resume") == []
+        one.press(CTRL_C)
+        await one.sees("Stopped.")
+        await one.say("hello", "Done.")
+        assert len(wire.messages("indusagi/session/new")) == 1
+
+
+@pytest.mark.parametrize("keys", ["/quit" + ENTER, CTRL_D])
+async def test_leaving_ends_the_run_and_then_says_the_way_back(options: Options, wire: Wire, keys: str) -> None:
+    async with person(options) as one:
+        one.press("slow" + ENTER)
+        await one.sees("> slow")
+        for _ in range(200):
+            if one.chat.screen.partial:
+                break
+            await asyncio.sleep(0.01)
+        one.press(keys)
+        assert await one.leaves() == 0
+        assert wire.messages("indusagi/abort")
+        assert 0 < one.shown.find("Stopped.") < one.shown.find("Go on with:")
 
 
 async def test_a_foreign_session_says_how_to_take_it_over(options: Options) -> None:

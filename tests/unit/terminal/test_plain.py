@@ -67,6 +67,13 @@ async def test_a_session_is_gone_on_with(options: Options, wire: Wire, capsys: p
     assert "Going on with “A session”." in capsys.readouterr().err
 
 
+async def test_a_session_is_gone_on_with_by_its_own_model(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await once(msgspec.structs.replace(options, session="own"), "hello") == 0
+    told = capsys.readouterr().err
+    assert "Model: local:own" in told
+    assert "Model: local:small" not in told
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_trust_is_what_the_options_say(options: Options, wire: Wire, trusted: bool) -> None:
     await once(msgspec.structs.replace(options, trusted=trusted), "hello")
