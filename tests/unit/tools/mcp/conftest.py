@@ -54,6 +54,11 @@ class Desk:
         self.user = user
         self.environ = environ
         self.open: list[McpServers] = []
+        self._before = processes()
+
+    def processes(self) -> set[int]:
+        """What has come since the desk was set up: other tests of the same run may keep a database server running."""
+        return processes() - self._before
 
     def servers(self, pace: Pace = QUICK, **config: McpConfig) -> McpServers:
         servers = McpServers(

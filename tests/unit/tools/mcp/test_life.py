@@ -186,7 +186,7 @@ async def test_a_server_that_stops_reading_holds_nobody_up(desk: Desk) -> None:
 async def test_cancelling_is_quick_when_the_pipe_is_full(desk: Desk) -> None:
     servers = desk.servers(plain=plain())
     tools = await ready(servers)
-    for pid in processes():
+    for pid in desk.processes():
         os.kill(pid, signal.SIGSTOP)
     calls = [asyncio.create_task(ask(tools["mcp__plain__hang"], text="x" * 100_000)) for _ in range(400)]
     await asyncio.sleep(0.2)
@@ -217,7 +217,7 @@ async def test_stubborn_processes_and_their_children_end_with_us(
     servers = desk.servers(**{f"s{number}": plain("--stubborn") for number in range(3)})
     await ready(servers, count=3)
     children = [int(pid) for pid in re.findall(r"child (\d+)", caplog.text)]
-    strays += [*children, *processes()]
+    strays += [*children, *desk.processes()]
     assert len(children) == 3
     assert all(alive(pid) for pid in children)
     began = time.monotonic()
@@ -248,7 +248,7 @@ async def test_closing_in_the_middle_of_everything(desk: Desk, user: User) -> No
         await servers.close()
         assert time.monotonic() - began < 2
         assert await servers.tools() == ()
-    await until(lambda: not processes())
+    await until(lambda: not desk.processes())
 
 
 async def test_closing_while_the_user_is_asked_and_while_a_call_runs(desk: Desk, user: User) -> None:
@@ -297,6 +297,7 @@ async def main():
 
 asyncio.run(main())
 """
+    before = processes()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(PROGRAMS / "plain.py"), stdout=asyncio.subprocess.PIPE
     )
@@ -304,7 +305,7 @@ asyncio.run(main())
     async with asyncio.timeout(20):
         said = await process.stdout.readuntil(b"ready\n")
     children = [int(pid) for pid in re.findall(rb"child (\d+)", said)]
-    started = processes()
+    started = processes() - before
     strays += [*children, *started]
     assert len(children) == 2
     assert len(started) == 6
