@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indusagi_lsp.contract.clock import Clock, SystemClock
 from indusagi_lsp.contract.errors import ModelError
-from indusagi_lsp.contract.models import ModelCard, ModelPart, ModelRequest, ModelRetry
+from indusagi_lsp.contract.models import ModelCard, ModelDone, ModelPart, ModelRequest, ModelRetry
 from indusagi_lsp.models import config as settings
 from indusagi_lsp.models import local, prices, probe, scripted
 from indusagi_lsp.models.breaker import CircuitBreaker
@@ -210,9 +210,11 @@ class Models:
                 async with aclosing(self._attempt(provider, request)) as parts:
                     async for part in parts:
                         visible = True
+                        if isinstance(part, ModelDone):
+                            # Told before it is handed on: who has the end of an answer asks for nothing more.
+                            settled = True
+                            breaker.succeeded()
                         yield part
-                settled = True
-                breaker.succeeded()
                 return
             except ModelError as error:
                 settled = True

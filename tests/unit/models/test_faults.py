@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+from contextlib import aclosing, suppress
 
 import pytest
 
 from indusagi_lsp.contract.errors import ContextOverflow, ModelError
-from indusagi_lsp.contract.models import ModelRetry, TextDelta
+from indusagi_lsp.contract.models import ModelDone, ModelRetry, TextDelta
 from indusagi_lsp.models import ModelsConfig, ProviderConfig, RetryPolicy, create_models
 from support.fake_providers import Answer, FakeProvider
 from support.model_bench import KEY, ask, collect
@@ -356,6 +357,42 @@ async def test_the_circuit_opens_after_five_failures_and_lets_one_probe_through(
         assert sum(isinstance(outcome, list) for outcome in outcomes) == 1
         assert len(server.requests) == 7
         assert (await collect(models.invoke(ask())))[-1].turn.text == "back"
+
+
+async def until_done(parts):
+    """Take an answer as a run does: nothing more is asked for once it is whole."""
+    async with aclosing(parts):
+        async for part in parts:
+            if isinstance(part, ModelDone):
+                return part
+    return None
+
+
+async def test_a_whole_answer_closes_the_circuit_also_when_its_reader_stops_there(bench):
+    async with FakeProvider("openai", openai_error(500, "broken")) as server:
+        models = bench.models(server, retry=ONCE)
+        for _ in range(5):
+            with pytest.raises(ModelError, match="failed"):
+                await collect(models.invoke(ask()))
+
+        server.answers = [Answer(text=("back",), pace=0.05)]
+        bench.clock.seconds += 31
+        await until_done(models.invoke(ask()))
+        outcomes = await asyncio.gather(*(until_done(models.invoke(ask())) for _ in range(5)))
+    assert [done.turn.text for done in outcomes] == ["back"] * 5
+
+
+async def test_failures_with_an_answer_in_between_are_not_in_a_row(bench):
+    async with FakeProvider("openai", openai_error(500, "broken")) as server:
+        models = bench.models(server, retry=ONCE)
+        for answer in (*[openai_error(500, "broken")] * 4, OK, openai_error(500, "broken")):
+            server.answers = [answer]
+            with suppress(ModelError):
+                await until_done(models.invoke(ask()))
+
+        server.answers = [OK]
+        done = await until_done(models.invoke(ask()))
+    assert done.turn.text == "fine"
 
 
 async def test_a_call_that_was_waiting_does_not_knock_at_an_open_circuit(bench):
