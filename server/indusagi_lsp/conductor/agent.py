@@ -85,6 +85,7 @@ class Agent:
         self._last: RunSnapshot | None = None
         self._pump: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._condensing: asyncio.Task[CondenseOutcome] | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -408,20 +409,24 @@ class Agent:
             self.ledger.publish(QueueChanged(self.queued))
 
     async def _ensure_history(self) -> History:
-        if self._history is None:
-            if self._store is not None:
-                session = await self._store.create(cwd=self.deps.workspace, model=self.config.model)
-                self._use(StoredHistory(session))
-            else:
-                self._use(MemoryHistory(self.deps.new_id(), self.deps.clock))
-        assert self._history is not None  # noqa: S101 - set just above
-        return self._history
+        return self._history or await self._begin_history()
 
-    def _use(self, history: History) -> None:
+    async def _begin_history(self) -> History:
+        """Begin a conversation, once only, however many prompts come meanwhile."""
+        async with self._beginning:
+            if self._history is not None:
+                return self._history
+            if self._store is None:
+                return self._use(MemoryHistory(self.deps.new_id(), self.deps.clock))
+            session = await self._store.create(cwd=self.deps.workspace, model=self.config.model)
+            return self._use(StoredHistory(session))
+
+    def _use(self, history: History) -> History:
         self._history = history
         self._condenser = None
         self._last = None
         self._allowed = set()
+        return history
 
     def _card(self) -> ModelCard:
         return self._catalogue.card(self.config.model)

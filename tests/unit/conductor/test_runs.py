@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from indusagi_lsp.contract.errors import InvalidInput, ModelError, ToolFailed
 from indusagi_lsp.contract.models import ModelDone, ModelPart, ModelRequest, Usage
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ImageBlock, TextBlock, ToolCallBlock, Turn, unanswered_calls, user
+from indusagi_lsp.sessions import SessionStore
 from support.scripted import Reply, ScriptedModel, call
 from unit.conductor.rig import EchoTool, Rig
 
@@ -315,6 +317,16 @@ async def test_queued_prompts_run_one_after_the_other_in_order() -> None:
     assert [turn.text for turn in finals[-1].messages] == ["a", "one", "b", "two", "c", "three"]
     assert len(rig.of("settled")) == 3
     assert rig.agent.queued == 0
+
+
+async def test_prompts_that_come_together_begin_one_session(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    rig = Rig(ScriptedModel(["one", "two"]), store=store)
+    finals = await asyncio.gather(rig.agent.submit("a"), rig.agent.submit("b"))
+
+    assert [turn.text for turn in finals[-1].messages] == ["a", "one", "b", "two"]
+    assert await store.list_sessions() == [rig.agent.session_id]
+    await store.close()
 
 
 async def test_a_steering_prompt_enters_the_run_after_its_tools() -> None:
