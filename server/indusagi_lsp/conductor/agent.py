@@ -341,7 +341,11 @@ class Agent:
             async with self._alone:
                 waiting = self._queue.popleft()
                 self._publish_queue()
-                await self._one_run(waiting)
+                try:
+                    await self._one_run(waiting)
+                except Exception as error:  # noqa: BLE001 - told to whoever waits; the others' turn comes all the same
+                    for end in self._still_waiting(waiting):
+                        end.set_exception(error)
 
     async def _one_run(self, waiting: _Waiting) -> None:
         history = await self._ensure_history()
@@ -368,13 +372,17 @@ class Agent:
             history.hold(busy=False)
             self._run = None
             self._running = None
-        for ended in (waiting, *self._joined):
-            if not ended.ended.done():
-                ended.ended.set_result(snapshot)
+            # What wanted to steer this run but came too late for it is not lost: it comes next.
+            self._queue.extendleft(reversed(self._steering))
+            self._steering.clear()
+        for end in self._still_waiting(waiting):
+            end.set_result(snapshot)
+
+    def _still_waiting(self, waiting: _Waiting) -> list[asyncio.Future[RunSnapshot]]:
+        """Those who still wait for the end of the run that began with `waiting`; they are to be told now."""
+        ended = [one.ended for one in (waiting, *self._joined) if not one.ended.done()]
         self._joined.clear()
-        # What wanted to steer this run but came too late for it is not lost: it comes next.
-        self._queue.extendleft(reversed(self._steering))
-        self._steering.clear()
+        return ended
 
     def _next_steering(self) -> Sequence[Turn] | None:
         """Take the next steering prompt into the run; its author then waits for this run's end."""
@@ -398,7 +406,7 @@ class Agent:
             await asyncio.wait({waiting.ended})
 
     def _idle(self, action: str) -> None:
-        if self.running or self._condensing is not None:
+        if self.running:
             message = f"A run goes on in this session, so it is not the moment to {action}."
             raise InvalidState(message, hint="Wait for its end, or stop it first.")
 

@@ -13,7 +13,7 @@ import pytest
 from indusagi_lsp.conductor import AgentConfig, AgentDeps, create_agent
 from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
 from indusagi_lsp.contract.errors import InvalidInput, ModelError, ToolFailed
-from indusagi_lsp.contract.models import ModelDone, ModelPart, ModelRequest, Usage
+from indusagi_lsp.contract.models import ModelCard, ModelDone, ModelPart, ModelRequest, Usage
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ImageBlock, TextBlock, ToolCallBlock, Turn, unanswered_calls, user
 from indusagi_lsp.sessions import SessionStore
@@ -327,6 +327,34 @@ async def test_prompts_that_come_together_begin_one_session(tmp_path: Path) -> N
     assert [turn.text for turn in finals[-1].messages] == ["a", "one", "b", "two"]
     assert await store.list_sessions() == [rig.agent.session_id]
     await store.close()
+
+
+async def test_a_queued_prompt_whose_run_cannot_begin_is_told_and_the_next_one_runs() -> None:
+    model = ScriptedModel(["one", "three"])
+    model.gate.clear()
+    rig = Rig(model)
+    first = asyncio.create_task(rig.agent.submit("a"))
+    second = asyncio.create_task(rig.agent.submit("b"))
+    third = asyncio.create_task(rig.agent.submit("c"))
+    await asyncio.sleep(0.01)
+    known, asked = model.card, 0
+
+    def gone_for_b(name: str, /) -> ModelCard:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ModelError("There is no such model any more.")
+        return known(name)
+
+    model.card = gone_for_b  # a catalogue that changes while a prompt waits
+    model.gate.set()
+
+    assert (await first).phase == "settled"
+    async with asyncio.timeout(5):
+        with pytest.raises(ModelError, match="any more"):
+            await second
+    assert (await third).messages[-1].text == "three"
+    assert not rig.agent.running
 
 
 async def test_a_steering_prompt_enters_the_run_after_its_tools() -> None:
