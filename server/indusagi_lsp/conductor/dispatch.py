@@ -116,9 +116,13 @@ class Dispatcher:
                 if len(batch) == 1:
                     await one(batch[0])
                     continue
-                async with asyncio.TaskGroup() as group:
-                    for call in batch:
-                        group.create_task(one(call))
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for call in batch:
+                            group.create_task(one(call))
+                except ExceptionGroup as failed:
+                    # A disk that refuses several results is one fault, and is to be told as what it is.
+                    raise failed.exceptions[0] from failed
         finally:
             for call in tuple(open_calls.values()):
                 text = INTERRUPTED if call.id in started else NEVER_STARTED
@@ -216,9 +220,11 @@ class Dispatcher:
 
     async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
         tool = self._tools.get(call.name)
-        await self._record(ToolResultBlock(call.id, outcome.output, outcome.is_error))
-        await self._stage(call, "finished", effectful=tool is not None and not tool.effects <= READ_ONLY)
-        self._publish(ToolFinished(call.id, call.name, ToolResult(outcome.output, outcome.is_error)))
+        try:
+            await self._record(ToolResultBlock(call.id, outcome.output, outcome.is_error))
+            await self._stage(call, "finished", effectful=tool is not None and not tool.effects <= READ_ONLY)
+        finally:
+            self._publish(ToolFinished(call.id, call.name, ToolResult(outcome.output, outcome.is_error)))
 
 
 async def _plan(tool: Tool, call: ToolCallBlock, context: ToolContext) -> PlannedCall:

@@ -17,7 +17,7 @@ from indusagi_lsp.conductor.answer import Answer
 from indusagi_lsp.conductor.condense import Condenser
 from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
 from indusagi_lsp.conductor.cost import CostTracker
-from indusagi_lsp.conductor.dispatch import Dispatcher
+from indusagi_lsp.conductor.dispatch import NEVER_STARTED, Dispatcher
 from indusagi_lsp.conductor.history import History
 from indusagi_lsp.conductor.prompt import with_excerpts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
@@ -38,6 +38,9 @@ from indusagi_lsp.contract.events import (
     Snapshot,
     TextDelta,
     ThinkingDelta,
+    ToolFinished,
+    ToolResult,
+    ToolStarted,
     UsageReported,
 )
 from indusagi_lsp.contract.models import (
@@ -107,7 +110,8 @@ class Run:
         self._next_steering = next_steering
         self._usage = Usage()
         self._pending: dict[str, PendingCall] = {}
-        self._answer = Answer(parts.publish, parts.deps.new_id)
+        self._answer = Answer(self._publish, parts.deps.new_id)
+        self._started_calls: dict[str, str] = {}
         self._assistant_node: str | None = None
         self._work: asyncio.Task[None] | None = None
         self._confirming: set[asyncio.Task[None]] = set()
@@ -115,7 +119,7 @@ class Run:
         self._dispatcher = Dispatcher(
             parts.tools,
             approver=parts.deps.approver,
-            publish=parts.publish,
+            publish=self._publish,
             stage=self._on_stage,
             record=self._on_result,
             editor=parts.deps.editor,
@@ -135,6 +139,7 @@ class Run:
         self._work = asyncio.create_task(self._work_through(), name=f"run {self.run_id}")
         await asyncio.wait({self._work})
         fault = await self._conclude(self._work)
+        self._finish_calls()
         if self._confirming:
             await asyncio.wait(self._confirming)
 
@@ -346,6 +351,19 @@ class Run:
         task = asyncio.create_task(confirm())
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
+
+    def _publish(self, event: RunEvent) -> None:
+        """Tell of the tools, and keep the account of which have started and not finished."""
+        if isinstance(event, ToolStarted):
+            self._started_calls[event.id] = event.name
+        elif isinstance(event, ToolFinished):
+            self._started_calls.pop(event.id, None)
+        self._parts.publish(event)
+
+    def _finish_calls(self) -> None:
+        """An end between the model's answer and the tools leaves calls that nobody else will tell the end of."""
+        for call_id, name in tuple(self._started_calls.items()):
+            self._publish(ToolFinished(call_id, name, ToolResult(NEVER_STARTED, is_error=True)))
 
     def _set_phase(self, phase: Phase) -> None:
         self.phase = phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import pytest
 
 from indusagi_lsp.conductor import AgentConfig, AgentDeps, create_agent
 from indusagi_lsp.contract.approvals import ApprovalRequest, Decision
-from indusagi_lsp.contract.errors import InvalidInput, ModelError, ToolFailed
+from indusagi_lsp.contract.errors import InvalidInput, ModelError, PersistenceFault, ToolFailed
 from indusagi_lsp.contract.models import ModelCard, ModelDone, ModelPart, ModelRequest, Usage
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.contract.turns import ImageBlock, TextBlock, ToolCallBlock, Turn, unanswered_calls, user
-from indusagi_lsp.sessions import SessionStore
+from indusagi_lsp.sessions import Node, SessionStore
 from support.scripted import Reply, ScriptedModel, call
 from unit.conductor.rig import EchoTool, Rig
 
@@ -302,6 +302,59 @@ async def test_an_abort_while_a_tool_runs_leaves_no_call_without_result() -> Non
     finished = [event.id for event in rig.of("tool_finished")]
     assert sorted(started) == sorted(finished) == ["a", "b"]
     assert (await Rig(ScriptedModel(["x"])).agent.submit("y")).phase == "settled"
+
+
+def balanced(rig: Rig) -> bool:
+    """Whether each call that was told to have started was told to have finished, once."""
+    started, finished = ([event.id for event in rig.of(kind)] for kind in ("tool_started", "tool_finished"))
+    return bool(started) and sorted(started) == sorted(finished)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_results_that_the_disk_refuses_are_a_fault_of_the_disk(calls: int) -> None:
+    replies = ["hello", Reply(calls=tuple(call("echo", text=str(at)) for at in range(calls))), "never"]
+    rig = Rig(ScriptedModel(replies), tools=(EchoTool(),))
+    await rig.agent.submit("hi")
+    history = rig.agent._history
+    assert history is not None
+    write = history.append
+
+    async def append(turns: Sequence[Turn]) -> list[Node]:
+        if turns[0].role == "tool":
+            raise PersistenceFault("The disk is full.", hint="Make room.")
+        return await write(turns)
+
+    history.append = append
+    final = await rig.agent.submit("go")
+
+    assert final.error is not None
+    assert (final.error.kind, final.error.message) == ("persistence", "The disk is full.")
+    assert balanced(rig)
+
+
+async def test_an_abort_while_the_answer_is_written_leaves_no_call_without_an_end() -> None:
+    rig = Rig(ScriptedModel(["hello", Reply(calls=(call("echo", text="x"),)), "never"]), tools=(EchoTool(),))
+    await rig.agent.submit("hi")
+    history = rig.agent._history
+    assert history is not None
+    write, writing = history.append, asyncio.Event()
+
+    async def append(turns: Sequence[Turn]) -> list[Node]:
+        if turns[0].role == "assistant":
+            writing.set()
+            await asyncio.sleep(0.02)
+        return await write(turns)
+
+    history.append = append
+    submitted = asyncio.create_task(rig.agent.submit("go"))
+    await writing.wait()
+    await rig.agent.abort()
+    final = await submitted
+
+    assert final.error is not None
+    assert final.error.kind == "aborted"
+    assert not unanswered_calls(final.messages)
+    assert balanced(rig)
 
 
 async def test_queued_prompts_run_one_after_the_other_in_order() -> None:
