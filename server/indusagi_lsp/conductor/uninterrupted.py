@@ -12,7 +12,8 @@ T = TypeVar("T")
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Do `work` to its end; a cancellation that comes meanwhile is raised only then.
 
-    A write that was cancelled in the middle would leave disk and memory in disagreement about what was said.
+    A write that was cancelled in the middle would leave disk and memory in disagreement about what was said. Work that
+    fails after a cancellation raises its own error: that something could not be written is not to be lost.
     """
     task = asyncio.create_task(work)
     try:
@@ -23,4 +24,6 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
                 continue
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure from None
         raise

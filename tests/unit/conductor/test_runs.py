@@ -357,6 +357,28 @@ async def test_an_abort_while_the_answer_is_written_leaves_no_call_without_an_en
     assert balanced(rig)
 
 
+async def test_a_write_that_fails_while_the_run_is_stopped_is_told() -> None:
+    rig = Rig(ScriptedModel(["hello", "never kept"]))
+    await rig.agent.submit("hi")
+    history = rig.agent._history
+    assert history is not None
+    writing = asyncio.Event()
+
+    async def append(_: Sequence[Turn]) -> list[Node]:
+        writing.set()
+        await asyncio.sleep(0.02)
+        raise PersistenceFault("The disk is full.")
+
+    history.append = append
+    submitted = asyncio.create_task(rig.agent.submit("go"))
+    await writing.wait()
+    await rig.agent.abort()
+    final = await submitted
+
+    assert final.error is not None
+    assert final.error.kind == "persistence"
+
+
 async def test_queued_prompts_run_one_after_the_other_in_order() -> None:
     model = ScriptedModel(["one", "two", "three"])
     model.gate.clear()
