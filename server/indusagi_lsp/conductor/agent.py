@@ -282,7 +282,8 @@ class Agent:
     async def condense(self, request: CondenseRequest | None = None) -> CondenseOutcome:
         """Condense the live path now, or show what that would do.
 
-        Prompts that come meanwhile wait. Cancelling leaves the history untouched.
+        Prompts that come meanwhile wait. Cancelling leaves the history untouched, until the summary is being written:
+        then it is written to its end, and told, before the cancellation is raised.
 
         Raises:
             CompactionFailed: no acceptable summary could be made; the history is untouched.

@@ -7,7 +7,8 @@ the rule of two attempts, the preview and its token, and the events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from indusagi_lsp.condensation import (
     CompactionPolicy,
     Condensation,
     ContextMeter,
+    Masking,
     ProgressGuard,
     check_fixed,
     condense,
@@ -26,7 +28,7 @@ from indusagi_lsp.conductor.config import AgentConfig
 from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.history import History
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
-from indusagi_lsp.contract.errors import CompactionFailed, InvalidInput, InvalidState
+from indusagi_lsp.contract.errors import CompactionFailed, IndusagiError, InvalidInput, InvalidState
 from indusagi_lsp.contract.events import CondenseFinished, CondenseStarted, CondenseTrigger, Phase, RunEvent
 from indusagi_lsp.contract.models import ModelCard, ModelInvoker, ToolSpec, Usage
 from indusagi_lsp.contract.turns import Turn
@@ -115,6 +117,7 @@ class Condenser:
         self._seen: tuple[Turn, ...] = ()
         self._meter = ContextMeter((), system=config.system, tools=self._specs(config))
         self._previews: dict[str, tuple[str | None, Condensation]] = {}
+        self._finished = True
 
     def fits(self, history: History, card: ModelCard) -> bool:
         """Whether this is the condenser of that history and model."""
@@ -175,42 +178,45 @@ class Condenser:
         if request.text is not None:
             raise InvalidInput("An edited text needs the preview's `token`.", hint="Ask for a preview first.")
 
-        self._publish(CondenseStarted("manual"))
-        try:
+        with self._told("manual"):
             made = await self._make(self._config.compaction or CompactionPolicy(), request)
-        except BaseException as error:
-            reason = error.message if isinstance(error, CompactionFailed) else "It was stopped."
-            self._finish(None, reason)
-            raise
-        if request.preview or not made.condensed:
-            self._finish(made, "Nothing was changed: this was a preview." if made.condensed else made.reason)
-            plan = self._plan(made) if made.condensed else None
-            return CondenseOutcome(
-                condensed=False, before=made.before, after=made.after, reason=made.reason or None, plan=plan
-            )
-        return await self._store(made, "manual")
+            if request.preview or not made.condensed:
+                self._finish(made, "Nothing was changed: this was a preview." if made.condensed else made.reason)
+                plan = self._plan(made) if made.condensed else None
+                return CondenseOutcome(
+                    condensed=False, before=made.before, after=made.after, reason=made.reason or None, plan=plan
+                )
+            return await self._store(made, "manual")
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _automatically(self, policy: CompactionPolicy, trigger: CondenseTrigger, set_phase: SetPhase) -> bool:
         set_phase("condensing")
-        self._publish(CondenseStarted(trigger))
-        if await self._mask(policy, trigger):
-            return True
         try:
-            self._guard.attempt()
-            made = await self._make(policy, CondenseRequest())
-        except CompactionFailed as error:
-            self._finish(None, f"{error.message} {error.hint}".rstrip())
+            with self._told(trigger):
+                if await self._mask(policy, trigger):
+                    return True
+                self._guard.attempt()
+                made = await self._make(policy, CondenseRequest())
+                if not made.condensed:
+                    self._finish(made, made.reason)
+                    return False
+                await self._store(made, trigger)
+                return True
+        except CompactionFailed:
             return False
-        except BaseException:
-            self._finish(None, "It was stopped.")
+
+    @contextmanager
+    def _told(self, trigger: CondenseTrigger) -> Iterator[None]:
+        """Tell that condensing begins, and where it comes to no end of its own, that it has ended, and why."""
+        self._publish(CondenseStarted(trigger))
+        self._finished = False
+        try:
+            yield
+        except BaseException as error:
+            if not self._finished:
+                self._finish(None, _reason(error))
             raise
-        if not made.condensed:
-            self._finish(made, made.reason)
-            return False
-        await self._store(made, trigger)
-        return True
 
     async def _mask(self, policy: CompactionPolicy, trigger: CondenseTrigger) -> bool:
         """The gentle step first: mask what is old and heavy, and drop no turn, where that is enough for a while."""
@@ -225,11 +231,14 @@ class Condenser:
         )
         if masking is None:
             return False
-        await uninterrupted(self._history.mask(masking, trigger))
+        await uninterrupted(self._store_masked(masking, trigger))
+        return True
+
+    async def _store_masked(self, masking: Masking, trigger: CondenseTrigger) -> None:
+        await self._history.mask(masking, trigger)
         self._start_anew()
         text = f"{masking.changed} old tool results, arguments or images were masked; nothing was dropped."
-        self._publish(CondenseFinished(masking.before, masking.after, 0, None, text))
-        return True
+        self._tell_finished(CondenseFinished(masking.before, masking.after, 0, None, text))
 
     def _start_anew(self) -> None:
         """The path was replaced, so previews of the old one and what was measured of it are void."""
@@ -256,7 +265,11 @@ class Condenser:
         return made
 
     async def _store(self, made: Condensation, trigger: CondenseTrigger) -> CondenseOutcome:
-        summary = await uninterrupted(self._history.condense(made, trigger))
+        """Once writing has begun, a cancellation comes too late: what was done is told before it is raised."""
+        return await uninterrupted(self._store_whole(made, trigger))
+
+    async def _store_whole(self, made: Condensation, trigger: CondenseTrigger) -> CondenseOutcome:
+        summary = await self._history.condense(made, trigger)
         self._start_anew()
         self._finish(made, None, summary)
         return CondenseOutcome(
@@ -276,8 +289,8 @@ class Condenser:
             raise InvalidState(STALE, hint="Ask for a new preview.")
         if request.text is not None:
             made = made.with_text(request.text)
-        self._publish(CondenseStarted("manual"))
-        return await self._store(made, "manual")
+        with self._told("manual"):
+            return await self._store(made, "manual")
 
     def _plan(self, made: Condensation) -> CondensePlan:
         leaf = self._history.leaf
@@ -298,7 +311,11 @@ class Condenser:
         before = made.before if made is not None else self._meter.tokens
         after = made.after if made is not None and summary is not None else before
         cut = made.cut - made.start if made is not None and summary is not None else 0
-        self._publish(CondenseFinished(before, after, cut, summary, reason))
+        self._tell_finished(CondenseFinished(before, after, cut, summary, reason))
+
+    def _tell_finished(self, event: CondenseFinished) -> None:
+        self._finished = True
+        self._publish(event)
 
     def _measure(self) -> None:
         """Bring the meter up to the history: usually by what was appended, else anew.
@@ -318,6 +335,13 @@ class Condenser:
 
     def _specs(self, config: AgentConfig) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in config.tools) if self.card.tools else ()
+
+
+def _reason(error: BaseException) -> str:
+    """Why condensing came to no end, for people."""
+    if isinstance(error, IndusagiError):
+        return f"{error.message} {error.hint}".rstrip()
+    return "It failed by a fault of the server." if isinstance(error, Exception) else "It was stopped."
 
 
 def _position(ids: Sequence[str | None], node: str) -> int:

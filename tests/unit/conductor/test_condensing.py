@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy
+from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy, Condensation
 from indusagi_lsp.conductor import CondenseRequest
-from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState
+from indusagi_lsp.conductor.history import History
+from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState, PersistenceFault
+from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import ModelCard, Usage
 from indusagi_lsp.contract.turns import unanswered_calls
 from indusagi_lsp.sessions import SessionStore
@@ -160,6 +162,65 @@ async def test_prompts_wait_while_history_is_condensed_and_a_stopped_condensatio
     final = await waiting
     assert final.messages[: len(before)] == before
     assert final.messages[-1].text == "after"
+
+
+async def prepared() -> tuple[Rig, History]:
+    """A long conversation that no policy condenses by itself."""
+    rig = Rig(ScriptedModel([LONG], loop=True, card=CARD), compaction=CompactionPolicy(1.0, 2))
+    rig.model.card_ = ModelCard("scripted:test", "scripted", "test", window=100_000, tools=False, local=True)
+    await talk(rig, 5)
+    history = rig.agent._history
+    assert history is not None
+    return rig, history
+
+
+@pytest.mark.parametrize("by_preview", [False, True])
+async def test_a_condensation_that_the_disk_refuses_has_an_end_that_says_so(by_preview: bool) -> None:
+    rig, history = await prepared()
+    before = rig.agent.snapshot().messages
+    shown = await rig.agent.condense(CondenseRequest(preview=True))
+    assert shown.plan is not None
+    rig.events.clear()
+
+    async def refused(*_: object) -> str:
+        raise PersistenceFault("The disk is full.", hint="Make room.")
+
+    history.condense = refused
+    with pytest.raises(PersistenceFault):
+        await rig.agent.condense(CondenseRequest(token=shown.plan.token) if by_preview else None)
+
+    assert rig.kinds == ["condense_started", "condense_finished"]
+    assert rig.events[-1].reason == "The disk is full. Make room."
+    assert rig.agent.snapshot().messages == before
+
+
+async def test_an_unknown_bound_is_told_as_the_reason() -> None:
+    rig, _ = await prepared()
+    with pytest.raises(InvalidInput):
+        await rig.agent.condense(CondenseRequest(up_to="0" * 32))
+    assert "not on the live path" in rig.of("condense_finished")[-1].reason
+
+
+async def test_a_stop_that_comes_while_the_summary_is_written_tells_what_was_done() -> None:
+    rig, history = await prepared()
+    write, writing = history.condense, asyncio.Event()
+
+    async def slow(made: Condensation, trigger: CondenseTrigger) -> str:
+        writing.set()
+        await asyncio.sleep(0.02)
+        return await write(made, trigger)
+
+    history.condense = slow
+    condensing = asyncio.create_task(rig.agent.condense())
+    await writing.wait()
+    await rig.agent.abort()
+    with pytest.raises(asyncio.CancelledError):
+        await condensing
+
+    (finished,) = rig.of("condense_finished")
+    assert finished.summary == history.entries()[0].node
+    assert finished.after < finished.before
+    assert rig.agent.snapshot().messages[0].text.startswith(SUMMARY_PREFIX)
 
 
 async def test_a_summary_by_a_model_is_counted_apart() -> None:
