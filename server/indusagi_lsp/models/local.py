@@ -145,6 +145,17 @@ class LocalModel:
         return self._client
 
     async def _start(self) -> None:
+        try:
+            await self._load()
+        except TimeoutError:
+            await self._stop()
+            raise ModelError("The bundled model took too long to load.", hint="Try again.") from None
+        except OSError as error:
+            await self._stop()
+            message = f"The bundled model could not be started: {error.strerror or error}."
+            raise ModelError(message, hint="Try again, or choose another model.") from None
+
+    async def _load(self) -> None:
         bundle = await asyncio.to_thread(self._find)
         await asyncio.to_thread(weights.check_weights, bundle.weights, self._cache_dir)
         key = secrets.token_urlsafe(24)
@@ -163,12 +174,8 @@ class LocalModel:
             "threads": self._threads,
         }
         opening = asyncio.to_thread(_load_client)
-        try:
-            async with asyncio.timeout(_LOAD_SECONDS):
-                address, _ = await asyncio.gather(self._spawn(order), opening)
-        except TimeoutError:
-            await self._stop()
-            raise ModelError("The bundled model took too long to load.", hint="Try again.") from None
+        async with asyncio.timeout(_LOAD_SECONDS):
+            address, _ = await asyncio.gather(self._spawn(order), opening)
         self._client = await asyncio.to_thread(_connect, address, key, self._clock)
 
     async def _spawn(self, order: dict[str, Any]) -> str:
@@ -247,7 +254,6 @@ def _connect(address: str, key: str, clock: Clock) -> ProviderClient:
         images=False,
     )
     # Repetition is what a model of this size falls into; a stronger penalty makes it leave the text it was given.
-    # repeat.
     extra = {"cache_prompt": True, "temperature": 0.0, "repeat_penalty": 1.1, "repeat_last_n": 64}
     client = ProviderClient(provider, clock=clock, idle=_IDLE_SECONDS, socket=socket, extra_body=extra)
     client.open(NAME)

@@ -120,6 +120,25 @@ async def test_a_runtime_that_does_not_start_is_told(tmp_path):
         await local.close()
 
 
+async def test_a_process_that_cannot_be_started_is_told_and_tried_again(tmp_path):
+    (tmp_path / "weights.gguf").write_bytes(b"")
+    tries = []
+
+    def find():
+        tries.append(1)
+        return Bundle(tmp_path / "is not there", tmp_path / "weights.gguf")
+
+    local = LocalModel(clock=FakeClock(), cache_dir=tmp_path, find=find)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("indusagi_lsp.models.weights.check_weights", lambda *_: None)
+        for _ in range(2):
+            with pytest.raises(ModelError, match="could not be started") as caught:
+                await collect(local.stream(ask("local:smollm2")))
+            assert caught.value.hint
+    await local.close()
+    assert len(tries) == 2
+
+
 @pytest.fixture(scope="module")
 def weights_there():
     try:
