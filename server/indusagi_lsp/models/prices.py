@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 def load() -> None:
-    """Import the table. Call it in a thread."""
+    """Import the table and build it. Call it in a thread."""
     import genai_prices  # noqa: F401 (imported for its effect)
+    from genai_prices.data_snapshot import get_snapshot
+
+    get_snapshot()
 
 
 def window(provider: Provider, model: str) -> int | None:

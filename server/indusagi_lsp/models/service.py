@@ -175,15 +175,15 @@ class Models:
             )
         return sorted(listed, key=lambda entry: not entry.available)
 
-    async def prepare(self, model: str) -> None:
-        """Import what calling `model` needs, in a thread, so that the first call is quick.
+    async def look_up(self, model: str) -> ModelCard:
+        """What `card` says, with the table of windows imported in a thread first: that would stop the event loop.
 
         Raises:
-            ModelError: there is no such provider.
+            ModelError: there is no such provider, or no model was named.
         """
-        provider, name = self._split(model)
-        if provider in self._providers:
-            await self._client(self._providers[provider], name)
+        if model.partition(":")[0] in self._providers:
+            await asyncio.to_thread(prices.load)
+        return self.card(model)
 
     async def close(self) -> None:
         """End all connections and the bundled model's process, within two seconds."""

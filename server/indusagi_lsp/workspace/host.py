@@ -171,7 +171,7 @@ class Host:
             PersistenceFault: the folder cannot be written.
         """
         if model is not None:
-            self.models.card(model)
+            await self.models.look_up(model)
         session = await self.store.create(cwd=self.uri, title=title, model=model)
         live = await self._begin(session)
         self.changed()
@@ -233,7 +233,7 @@ class Host:
 
     async def _begin(self, session: Session) -> LiveSession:
         await self._close_idle()
-        card = self._card(session.meta.model or self.model_id)
+        card = await self._card(session.meta.model or self.model_id)
         agent = create_agent(
             await self._agent_config(card),
             AgentDeps(
@@ -273,12 +273,12 @@ class Host:
         )
         await self._watcher.start()
 
-    def _card(self, model: str) -> ModelCard:
+    async def _card(self, model: str) -> ModelCard:
         """A model, or the best there is where it is not there any more: reading a session must work all the same."""
         try:
-            return self.models.card(model)
+            return await self.models.look_up(model)
         except IndusagiError:
-            return self.models.card(self.models.default())
+            return await self.models.look_up(self.models.default())
 
     async def use_model(self, live: LiveSession, model: str) -> None:
         """Use another model in a session, from its next run on, and after a restart too.
@@ -287,7 +287,7 @@ class Host:
             ModelError: there is no such model.
             PersistenceFault: the disk refused to keep the choice.
         """
-        card = self.models.card(model)
+        card = await self.models.look_up(model)
         if model != live.chosen_model:
             live.chosen_model = model
             await live.session.update(model=model)
@@ -450,8 +450,9 @@ class Host:
             A notice for each value that was not taken.
         """
         self.settings, self.notices = merge_settings(*layers)
-        for live in self._live.values():
-            live.agent.configure(await self._agent_config(self._card(live.chosen_model or self.model_id)))
+        for live in tuple(self._live.values()):
+            card = await self._card(live.chosen_model or self.model_id)
+            live.agent.configure(await self._agent_config(card))
         return self.notices
 
     async def close(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from indusagi_lsp.models import ModelsConfig, ProviderConfig, create_models, read_models_config
+from indusagi_lsp.contract.errors import ModelError
+from indusagi_lsp.models import ModelsConfig, ProviderConfig, create_models, prices, read_models_config
 from indusagi_lsp.models.config import KNOWN, resolve_providers
 from support.fake_providers import FakeProvider
 from support.model_bench import ask, collect
@@ -161,3 +163,21 @@ def test_importing_the_package_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_the_table_of_windows_is_imported_in_a_thread_and_only_where_it_is_needed(tmp_path, monkeypatch):
+    seen = []
+    load, window = prices.load, prices.window
+    monkeypatch.setattr(
+        prices, "load", lambda: seen.append(threading.current_thread() is threading.main_thread()) or load()
+    )
+    monkeypatch.setattr(prices, "window", lambda *asked: seen.append("window") or window(*asked))
+    models = create_models(environ={"ANTHROPIC_API_KEY": "x"}, cache_dir=tmp_path)
+
+    assert (await models.look_up("local:smollm2")).local
+    assert seen == []
+    assert (await models.look_up("anthropic:claude-sonnet-4-5")).window
+    assert seen == [False, "window"]
+    with pytest.raises(ModelError):
+        await models.look_up("nobody:x")
+    await models.close()
