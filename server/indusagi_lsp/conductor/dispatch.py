@@ -162,10 +162,10 @@ class Dispatcher:
             self._editor.edit_document,
         )
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds) as limit:
                 planned = await _plan(tool, call, context)
         except Exception as error:  # noqa: BLE001 - told to the model; a tool's own faults are logged there
-            return _failure(tool, error, self._seconds)
+            return _failure(tool, error, self._seconds if limit.expired() else None)
 
         if planned.asks and not await self._permitted(call, planned, session_id, run_id):
             return ToolOutcome(
@@ -175,10 +175,10 @@ class Dispatcher:
         started.add(call.id)
         self._publish(ToolCalled(call.id, call.name, call.input))
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds) as limit:
                 outcome = await planned.carry_out()
         except Exception as error:  # noqa: BLE001 - as above
-            outcome = _failure(tool, error, self._seconds)
+            outcome = _failure(tool, error, self._seconds if limit.expired() else None)
         return ToolOutcome(await self._spill(outcome.output), outcome.is_error)
 
     async def _permitted(self, call: ToolCallBlock, planned: PlannedCall, session_id: str, run_id: str) -> bool:
@@ -235,11 +235,14 @@ async def _plan(tool: Tool, call: ToolCallBlock, context: ToolContext) -> Planne
     return PlannedCall(action, lambda: tool.run(call.input, context), asks=not tool.effects <= READ_ONLY)
 
 
-def _failure(tool: Tool, error: Exception, seconds: float) -> ToolOutcome:
-    """What the model is told when a call failed; what is our own fault goes to the log, not to the model."""
+def _failure(tool: Tool, error: Exception, seconds: float | None) -> ToolOutcome:
+    """What the model is told when a call failed; what is our own fault goes to the log, not to the model.
+
+    `seconds` is the limit that ended the call, None where none did: a tool may have time-outs of its own.
+    """
     if isinstance(error, IndusagiError):
         return ToolOutcome(f"{error.message} {error.hint}".rstrip(), is_error=True)
-    if isinstance(error, TimeoutError):
+    if seconds is not None and isinstance(error, TimeoutError):
         return ToolOutcome(f"{tool.spec.name} was ended after {seconds:g} s.", is_error=True)
     logger.error("tool %s raised", tool.spec.name, exc_info=error)
     return ToolOutcome(f"{tool.spec.name} failed by a fault of its own; it can be tried again.", is_error=True)

@@ -180,6 +180,18 @@ async def test_a_tool_has_a_time_limit() -> None:
     assert "ended after" in rig.model.last.turns[-1].tool_results[0].output
 
 
+async def test_a_time_out_of_the_tools_own_is_not_told_as_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(_: Mapping[str, Any], __: ToolContext) -> ToolOutcome:
+        raise TimeoutError("no answer from the socket")
+
+    rig = Rig(ScriptedModel([Reply(calls=(call("echo"),)), "done"]), tools=(EchoTool(body=body),))
+    await rig.agent.submit("go")
+    output = rig.model.last.turns[-1].tool_results[0].output
+    assert "ended after" not in output
+    assert "fault of its own" in output
+    assert "no answer from the socket" in caplog.text
+
+
 async def test_without_an_approver_what_changes_something_is_denied() -> None:
     tool = EchoTool("write", frozenset({Effect.WRITE}))
     rig = Rig(ScriptedModel([Reply(calls=(call("write"),)), "ok"]), tools=(tool,))
