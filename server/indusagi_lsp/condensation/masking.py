@@ -7,7 +7,7 @@ masked stays whole in the session's graph, and the notice says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from indusagi_lsp.contract.turns import (
 )
 
 _Change: TypeAlias = Callable[[Block], Block | None]
+_Step: TypeAlias = tuple[range, _Change]
 
 NOTICE = "[... {} characters left out here; the whole is kept in the session, search for it when it is needed ...]"
 IMAGE_NOTICE = "[an image was left out here; it is kept in the session]"
@@ -63,16 +64,20 @@ def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_00
     Returns:
         The turns, as many as before. They may still be larger than `target`: what the user said last is never cut.
     """
-    state = list(turns)
-    total = sum(map(estimate_turn_tokens, state))
-    changed = 0
-    last_said = next((at for at in range(len(state) - 1, -1, -1) if said_by_user(state[at])), -1)
-    old = range(max(len(state) - recent, 0))
-    steps: tuple[tuple[range, _Change], ...] = (
+    old = range(max(len(turns) - recent, 0))
+    steps: tuple[_Step, ...] = (
         (old, lambda block: _mask(block, result_chars)),
         (old, _drop_heavy),
-        (range(len(state)), lambda block: _truncate(block, _SMALLEST)),
+        (range(len(turns)), lambda block: _truncate(block, _SMALLEST)),
     )
+    return _stepwise(turns, sum(map(estimate_turn_tokens, turns)), target, steps)
+
+
+def _stepwise(turns: Sequence[Turn], total: int, target: int, steps: Iterable[_Step]) -> Reduction:
+    """`turns`, which take `total` tokens, with one step's change after the other made, until they fit."""
+    state = list(turns)
+    changed = 0
+    last_said = next((at for at in range(len(state) - 1, -1, -1) if said_by_user(state[at])), -1)
     for places, change in steps:
         for at in places:
             if total <= target:
@@ -119,24 +124,13 @@ def mask_old(turns: Sequence[Turn], target: int, *, keep_recent: int, result_cha
     Returns:
         The outcome, or None where that alone does not reach the target.
     """
-    state = list(turns)
-    before = total = sum(map(estimate_turn_tokens, state))
-    last_said = next((at for at in range(len(state) - 1, -1, -1) if said_by_user(state[at])), -1)
-    old = [at for at in range(max(len(state) - keep_recent, 0)) if at != last_said]
-    changed = 0
-    for change in (lambda block: _mask(block, result_chars), _drop_heavy):
-        for at in old:
-            if total <= target:
-                break
-            turn, touched = _apply(state[at], change)
-            if touched:
-                total += estimate_turn_tokens(turn) - estimate_turn_tokens(state[at])
-                changed += touched
-                state[at] = turn
-    if total > target or not changed:
+    before = sum(map(estimate_turn_tokens, turns))
+    old = range(max(len(turns) - keep_recent, 0))
+    reduced = _stepwise(turns, before, target, ((old, lambda block: _mask(block, result_chars)), (old, _drop_heavy)))
+    if reduced.tokens > target or not reduced.changed:
         return None
-    start = next(at for at, turn in enumerate(state) if turn is not turns[at])
-    return Masking(start, tuple(state[start:]), before, total, changed)
+    start = next(at for at, turn in enumerate(reduced.turns) if turn is not turns[at])
+    return Masking(start, reduced.turns[start:], before, reduced.tokens, reduced.changed)
 
 
 def _apply(turn: Turn, change: _Change) -> tuple[Turn, int]:
