@@ -70,11 +70,6 @@ class ContextMeter:
         return self._fixed
 
     @property
-    def bytes(self) -> int:
-        """About how many bytes the turns take in a request."""
-        return self._bytes
-
-    @property
     def anchored(self) -> bool:
         """Whether a report of usage stands behind `tokens`."""
         return self._anchor is not None
@@ -94,10 +89,6 @@ class ContextMeter:
         """How much larger the history really is than its plain estimate, by the last report; 1.0 without one."""
         plain = self._index.tokens_before[-1]
         return max((self.tokens - self._fixed) / plain, 1.0) if self._anchor is not None and plain else 1.0
-
-    def tokens_of(self, start: int, stop: int) -> int:
-        """The plain estimate of `turns[start:stop]`; O(1)."""
-        return self._index.tokens_before[stop] - self._index.tokens_before[start]
 
     def cut(self, policy: CompactionPolicy, card: ModelCard) -> int:
         """Where to cut now; O(log n). Same answer as `find_cut_point` over the same turns."""

@@ -6,7 +6,6 @@ import pytest
 from benchmarks import condensation as bench
 from benchmarks import foreign
 from hypothesis import given
-from hypothesis import strategies as st
 
 from indusagi_lsp.condensation import (
     CompactionPolicy,
@@ -130,10 +129,3 @@ def test_one_step_ahead_on_real_usage() -> None:
 
     assert min(errors) >= -0.08
     assert abs(sum(errors) / len(errors)) <= 0.01
-
-
-@given(st.lists(st.integers(1, 50), min_size=1))
-def test_sizes_add_up(sizes: list[int]) -> None:
-    meter = ContextMeter(user("x" * size) for size in sizes)
-    middle = len(sizes) // 2
-    assert meter.tokens_of(0, middle) + meter.tokens_of(middle, len(sizes)) == meter.tokens
