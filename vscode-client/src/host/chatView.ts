@@ -41,6 +41,8 @@ export class ChatView implements vscode.WebviewViewProvider {
   private lastPrompt: { text: string; context: ContextItem[] } | undefined;
   private workspaceForNew: string | undefined;
   private generation = 0;
+  /** The session that is being made for a first prompt; a prompt that comes meanwhile goes there too. */
+  private creating: Promise<SessionRef> | undefined;
   private fetching: Promise<void> = Promise.resolve();
   private fetches = 0;
   private held: EventParams[] = [];
@@ -172,6 +174,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   /** An empty page; the session is made with the first prompt. */
   startNew(workspace?: string): void {
     this.generation += 1;
+    this.creating = undefined;
     this.workspaceForNew = workspace;
     this.held = [];
     this.chat.clear();
@@ -183,6 +186,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   /** Shows a session, at its head or at `node`. */
   async open(session: SessionRef, node?: string): Promise<void> {
     this.generation += 1;
+    this.creating = undefined;
     await this.sync(session, node);
     await this.context.workspaceState.update(LAST_SESSION, session);
   }
@@ -369,7 +373,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     this.chat.submitted(runId, text, mode);
     this.schedule();
     try {
-      const session = this.session ?? (await this.createSession());
+      const session = this.session ?? (await (this.creating ??= this.createSession()));
       await this.connection.request(Methods.submit, {
         sessionId: session.id,
         workspace: session.workspace,
@@ -388,10 +392,21 @@ export class ChatView implements vscode.WebviewViewProvider {
   }
 
   private async createSession(): Promise<SessionRef> {
+    const generation = this.generation;
     const workspace = this.workspaceForNew ?? defaultWorkspace();
-    const queued = this.chat.head().queued;
-    const info = await this.connection.request(Methods.sessionNew, workspace === undefined ? {} : { workspace });
+    let info: SessionInfo;
+    try {
+      info = await this.connection.request(Methods.sessionNew, workspace === undefined ? {} : { workspace });
+    } finally {
+      if (generation === this.generation) {
+        this.creating = undefined;
+      }
+    }
     const session = { id: info.id, workspace: info.workspace };
+    if (generation !== this.generation) {
+      return session; // another session is shown by now: the prompt goes where it was said, the view stays
+    }
+    const queued = this.chat.head().queued;
     this.generation += 1;
     this.chat.load(emptyView(info), EMPTY_MOMENT);
     for (const entry of queued) {

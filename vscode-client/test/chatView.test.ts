@@ -1,0 +1,123 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+import type * as editor from 'vscode';
+import { ChatView } from '../src/host/chatView';
+import type { ApprovalDesk } from '../src/host/approvals';
+import type { Connection } from '../src/host/connection';
+import { ServerError } from '../src/host/wire';
+
+vi.mock('vscode', () => ({
+  EventEmitter: class {
+    event = () => ({ dispose: () => undefined });
+    fire = () => undefined;
+    dispose = () => undefined;
+  },
+  Uri: { joinPath: () => ({ toString: () => 'x' }) },
+  commands: { executeCommand: () => Promise.resolve() },
+  window: {},
+  workspace: { getConfiguration: () => ({ get: (_name: string, value: unknown) => value }) },
+  l10n: { t: (text: string) => text },
+}));
+
+interface Asked {
+  method: string;
+  params: Record<string, unknown>;
+  answer: (result: unknown) => void;
+  refuse: (reason: unknown) => void;
+}
+
+let asked: Asked[];
+let view: ChatView;
+let posted: { type: string; text?: string; replace?: boolean }[];
+let say: (message: unknown) => void;
+
+/** The requests of a method that wait for their answer. */
+const open = (method: string): Asked[] => asked.filter((one) => one.method === `indusagi/${method}`);
+const settle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+
+beforeEach(() => {
+  asked = [];
+  posted = [];
+  const nothing = () => ({ dispose: () => undefined });
+  const connection = {
+    onEvent: nothing,
+    onState: nothing,
+    request: (method: string, params: Record<string, unknown>) =>
+      new Promise((answer, refuse) => asked.push({ method, params, answer, refuse })),
+  };
+  const context = { workspaceState: { update: () => Promise.resolve(), get: () => undefined }, extensionUri: {} };
+  const desk = { of: () => [] };
+  view = new ChatView(
+    context as unknown as editor.ExtensionContext,
+    connection as unknown as Connection,
+    () => desk as unknown as ApprovalDesk,
+    { error: () => undefined, warn: () => undefined } as unknown as editor.LogOutputChannel,
+  );
+  const page = {
+    webview: {
+      onDidReceiveMessage: (listener: (message: unknown) => void) => (say = listener),
+      postMessage: (message: { type: string }) => posted.push(message),
+      asWebviewUri: (uri: unknown) => uri,
+    },
+    onDidDispose: nothing,
+    onDidChangeVisibility: nothing,
+  };
+  view.resolveWebviewView(page as unknown as editor.WebviewView);
+  say({ type: 'ready' });
+});
+
+const made = (id: string): unknown => ({
+  id,
+  workspace: 'file:///w',
+  title: '',
+  state: 'idle',
+  model: null,
+  cost: null,
+});
+
+/** Lets the view show the session `id`, which is empty. */
+async function show(id: string): Promise<void> {
+  const opened = view.open({ id, workspace: 'file:///w' });
+  await settle();
+  const session = made(id);
+  open('resume')
+    .at(-1)
+    ?.answer({ session, turns: [], before: null, seq: 0, usage: { cost: null }, notices: [], trusted: true });
+  await settle();
+  const snapshot = { runId: '', phase: 'idle', partial: '', pending: [], model: '' };
+  open('snapshot').at(-1)?.answer({ snapshot, seq: 0, gap: false, events: [] });
+  await opened;
+}
+
+test('two prompts at once go to one new session', async () => {
+  say({ type: 'submit', text: 'first', mode: 'queue' });
+  say({ type: 'submit', text: 'second', mode: 'queue' });
+  await settle();
+  expect(open('session/new')).toHaveLength(1);
+  open('session/new')[0]?.answer(made('s'));
+  await settle();
+  expect(open('submit').map(({ params }) => [params['sessionId'], params['text']])).toEqual([
+    ['s', 'first'],
+    ['s', 'second'],
+  ]);
+  expect(view.chat.head().queued.map(({ text }) => text)).toEqual(['first', 'second']);
+});
+
+test('a session that could not be made is tried again with the next prompt', async () => {
+  say({ type: 'submit', text: 'first', mode: 'queue' });
+  await settle();
+  open('session/new')[0]?.refuse(new ServerError('internal', 'No.', ''));
+  await settle();
+  say({ type: 'submit', text: 'second', mode: 'queue' });
+  await settle();
+  expect(open('session/new')).toHaveLength(2);
+});
+
+test('a session that was opened meanwhile stays, and the prompt goes where it was said', async () => {
+  say({ type: 'submit', text: 'first', mode: 'queue' });
+  await settle();
+  await show('other');
+  open('session/new')[0]?.answer(made('s'));
+  await settle();
+  expect(view.session?.id).toBe('other');
+  expect(open('submit').map(({ params }) => params['sessionId'])).toEqual(['s']);
+});
