@@ -121,3 +121,30 @@ test('a session that was opened meanwhile stays, and the prompt goes where it wa
   expect(view.session?.id).toBe('other');
   expect(open('submit').map(({ params }) => params['sessionId'])).toEqual(['s']);
 });
+
+test('trying again sends what failed, not what was said last', async () => {
+  await show('s');
+  say({ type: 'submit', text: 'fails', mode: 'queue' });
+  say({ type: 'submit', text: 'goes well', mode: 'queue' });
+  await settle();
+  const [first, second] = open('submit');
+  first?.answer({ phase: 'faulted' });
+  second?.answer({ phase: 'settled' });
+  await settle();
+  say({ type: 'retry' });
+  await settle();
+  expect(open('submit').at(-1)?.params).toMatchObject({ sessionId: 's', text: 'fails' });
+});
+
+test('trying again never sends the prompt of another session', async () => {
+  await show('s');
+  say({ type: 'submit', text: 'fails', mode: 'queue' });
+  await settle();
+  open('submit')[0]?.refuse(new ServerError('model_failed', 'No.', ''));
+  await settle();
+  await show('other');
+  say({ type: 'retry' });
+  await settle();
+  expect(open('submit')).toHaveLength(1);
+  expect(view.chat.all()).toMatchObject([{ kind: 'notice', level: 'info' }]);
+});

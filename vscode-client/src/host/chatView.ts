@@ -38,7 +38,8 @@ export class ChatView implements vscode.WebviewViewProvider {
   private ready = false;
   private timer: NodeJS.Timeout | undefined;
   private attachments: Attachment[] = [];
-  private lastPrompt: { text: string; context: ContextItem[] } | undefined;
+  /** The prompt whose run failed or was stopped last, for `retry`. */
+  private failed: { sessionId: string | undefined; text: string; context: ContextItem[] } | undefined;
   private workspaceForNew: string | undefined;
   private generation = 0;
   /** The session that is being made for a first prompt; a prompt that comes meanwhile goes there too. */
@@ -315,10 +316,7 @@ export class ChatView implements vscode.WebviewViewProvider {
       case 'stop':
         return this.abort();
       case 'retry':
-        if (this.lastPrompt !== undefined && !this.running) {
-          await this.submit(this.lastPrompt.text, 'queue', this.lastPrompt.context);
-        }
-        return;
+        return this.retry();
       case 'earlier':
         return this.earlier();
       case 'fork':
@@ -368,13 +366,15 @@ export class ChatView implements vscode.WebviewViewProvider {
       this.attachments = [];
       this.chat.setAttachments([]);
     }
-    this.lastPrompt = { text, context: items };
     const runId = randomUUID();
+    let sessionId = this.session?.id;
+    let failed = true;
     this.chat.submitted(runId, text, mode);
     this.schedule();
     try {
       const session = this.session ?? (await (this.creating ??= this.createSession()));
-      await this.connection.request(Methods.submit, {
+      sessionId = session.id;
+      const end = await this.connection.request(Methods.submit, {
         sessionId: session.id,
         workspace: session.workspace,
         text,
@@ -383,12 +383,30 @@ export class ChatView implements vscode.WebviewViewProvider {
         context: items,
         ...chosenModel(),
       });
+      failed = end.phase !== 'settled';
       this.chat.submitEnded(runId);
     } catch (reason) {
       const error = asServerError(reason);
       this.chat.submitEnded(runId, { kind: error.kind, message: error.message, hint: error.hint });
     }
+    if (failed) {
+      this.failed = { sessionId, text, context: items };
+    }
     this.schedule();
+  }
+
+  /** Sends the prompt again that failed in the session that is shown. */
+  private async retry(): Promise<void> {
+    const failed = this.failed;
+    if (this.running) {
+      return;
+    }
+    if (failed === undefined || failed.sessionId !== this.session?.id) {
+      this.chat.say('info', vscode.l10n.t('The prompt that failed was not sent from here: send it again yourself.'));
+      this.schedule();
+      return;
+    }
+    await this.submit(failed.text, 'queue', failed.context);
   }
 
   private async createSession(): Promise<SessionRef> {
