@@ -77,6 +77,12 @@ const made = (id: string): unknown => ({
 /** Lets the view show the session `id`, which is empty. */
 async function show(id: string): Promise<void> {
   const opened = view.open({ id, workspace: 'file:///w' });
+  await fetched(id);
+  await opened;
+}
+
+/** Answers what the view asks to show the session `id`. */
+async function fetched(id: string): Promise<void> {
   await settle();
   const session = made(id);
   open('resume')
@@ -85,7 +91,7 @@ async function show(id: string): Promise<void> {
   await settle();
   const snapshot = { runId: '', phase: 'idle', partial: '', pending: [], model: '' };
   open('snapshot').at(-1)?.answer({ snapshot, seq: 0, gap: false, events: [] });
-  await opened;
+  await settle();
 }
 
 test('two prompts at once go to one new session', async () => {
@@ -147,4 +153,18 @@ test('trying again never sends the prompt of another session', async () => {
   await settle();
   expect(open('submit')).toHaveLength(1);
   expect(view.chat.all()).toMatchObject([{ kind: 'notice', level: 'info' }]);
+});
+
+test('a fork hands a prompt back to edit, and leaves the draft alone where there is none', async () => {
+  await show('s');
+  for (const prefill of [null, 'to edit']) {
+    const forked = view.fork('n', prefill !== null);
+    await settle();
+    open('fork').at(-1)?.answer({ sessionId: 's', leaf: 'n', prefill });
+    await fetched('s');
+    await forked;
+  }
+  expect(posted.filter(({ type }) => type === 'prefill')).toEqual([
+    { type: 'prefill', text: 'to edit', replace: true },
+  ]);
 });

@@ -453,7 +453,11 @@ export class ChatView implements vscode.WebviewViewProvider {
       before,
     });
     await this.open({ id: result.sessionId, workspace: session.workspace });
-    await this.fill(result.prefill ?? '', before);
+    if (result.prefill === null) {
+      await this.focus();
+    } else {
+      await this.fill(result.prefill, before);
+    }
   }
 
   private async earlier(): Promise<void> {
