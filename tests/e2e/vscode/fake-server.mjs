@@ -266,7 +266,7 @@ async function play(session, prompt) {
         });
         const answer = await ask('indusagi/approve', {
           approvalId, workspace: session.workspace, sessionId: session.id, runId: run.id, callId, tool: 'run_command',
-          action, size: action.length, sha256: createHash('sha256').update(action).digest('hex'),
+          action, size: Buffer.byteLength(action), sha256: createHash('sha256').update(action).digest('hex'),
           options: ['once', 'session', 'deny'],
         });
         const decision = answer?.decision ?? 'deny';

@@ -46,7 +46,7 @@ export const strings = {
   deny: 'Deny',
   showAll: 'Show all of it',
   approval: (tool: string) => `Allow ${tool}?`,
-  size: (characters: number) => `${characters.toLocaleString('en')} characters`,
+  size: (bytes: number) => `${bytes.toLocaleString('en')} bytes`,
   left: (characters: number) => `… ${characters.toLocaleString('en')} characters left out …`,
   detach: (label: string) => `Remove ${label}`,
   connection: {

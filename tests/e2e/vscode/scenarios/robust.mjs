@@ -33,7 +33,7 @@ await scenario(
     await card.waitFor({ timeout: 20_000 });
     const asked = await card.innerText();
     check(asked.includes('start') && asked.includes(' end') && asked.includes('left out'), 'both ends are not shown');
-    check(/16,01\d characters/u.test(asked), `the true size is not shown: ${asked.slice(-200)}`);
+    check(/16,01\d bytes/u.test(asked), `the true size is not shown: ${asked.slice(-200)}`);
     await window.shot('long-approval');
     await card.getByRole('button', { name: 'Deny' }).click();
     await chat.locator('.item.tool[data-stage="failed"]').waitFor({ timeout: 20_000 });
