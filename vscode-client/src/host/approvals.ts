@@ -82,12 +82,13 @@ export class ApprovalDesk implements vscode.Disposable {
       deny: vscode.l10n.t('Deny'),
     };
     const show = vscode.l10n.t('Show');
-    const action = oneLine(unmask(question.action), 160);
+    const whole = unmask(question.action);
+    const action = oneLine(whole, 160);
     const choice = await vscode.window.showWarningMessage(
       vscode.l10n.t('Allow {0}? {1}', unmask(question.tool), action),
       show,
-      // A long action cannot be judged by its beginning: it must be looked at first.
-      ...(action.endsWith('…') ? [labels.deny] : question.options.map((option) => labels[option])),
+      // What is not shown exactly (a long action, or one of several lines) cannot be judged: it must be looked at first.
+      ...(action === whole.trim() ? question.options.map((option) => labels[option]) : [labels.deny]),
     );
     if (choice === show) {
       await this.show(question);
