@@ -23,11 +23,7 @@ export function activate(context: vscode.ExtensionContext): void {
       await chat.focus();
     },
   );
-  const live = new Connection(
-    channels,
-    () => Promise.resolve(undefined),
-    (question, token) => desk.ask(question, token),
-  );
+  const live = new Connection(channels, (question, token) => desk.ask(question, token));
   connection = live;
   const chat: ChatView = new ChatView(context, live, () => desk, channels.extension);
   const tree = new SessionTree(live);

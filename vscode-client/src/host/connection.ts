@@ -46,7 +46,6 @@ export class Connection implements vscode.Disposable {
   private readonly eventEmitter = new vscode.EventEmitter<EventParams>();
   private readonly statusEmitter = new vscode.EventEmitter<StatusParams>();
   private readonly sessionsEmitter = new vscode.EventEmitter<void>();
-  private readonly memoryEmitter = new vscode.EventEmitter<void>();
   private current: ConnectionState = 'starting';
   private wanted = true;
 
@@ -54,7 +53,6 @@ export class Connection implements vscode.Disposable {
   readonly onEvent = this.eventEmitter.event;
   readonly onStatus = this.statusEmitter.event;
   readonly onSessionsChanged = this.sessionsEmitter.event;
-  readonly onMemoryChanged = this.memoryEmitter.event;
 
   /** Why the server could not be started, for the log and the panel. */
   failure = '';
@@ -62,7 +60,6 @@ export class Connection implements vscode.Disposable {
 
   constructor(
     private readonly channels: Channels,
-    private readonly environment: () => Promise<string | undefined>,
     private readonly approve: (question: ApproveParams, token: vscode.CancellationToken) => Promise<Decision>,
   ) {}
 
@@ -72,10 +69,6 @@ export class Connection implements vscode.Disposable {
 
   get serverInfo(): { name: string; version?: string } | undefined {
     return this.client?.initializeResult?.serverInfo;
-  }
-
-  get processId(): number | undefined {
-    return this.child?.pid;
   }
 
   /** Ends the server if there is one, and starts it. Any number of calls at once end in one server. */
@@ -114,13 +107,7 @@ export class Connection implements vscode.Disposable {
 
   dispose(): void {
     void this.stop();
-    for (const emitter of [
-      this.stateEmitter,
-      this.eventEmitter,
-      this.statusEmitter,
-      this.sessionsEmitter,
-      this.memoryEmitter,
-    ]) {
+    for (const emitter of [this.stateEmitter, this.eventEmitter, this.statusEmitter, this.sessionsEmitter]) {
       emitter.dispose();
     }
   }
@@ -157,7 +144,6 @@ export class Connection implements vscode.Disposable {
       platform: process.platform,
       searchPath: process.env['PATH'] ?? '',
       isFile: (file) => fs.statSync(file, { throwIfNoEntry: false })?.isFile() === true,
-      environment: await this.environment(),
     });
     this.commandLine = line;
     this.channels.extension.info(`Starting ${line.command} ${line.args.join(' ')} (from ${line.origin})`);
@@ -177,7 +163,6 @@ export class Connection implements vscode.Disposable {
       }
     });
     client.onNotification(Notifications.sessionsChanged, () => this.sessionsEmitter.fire());
-    client.onNotification(Notifications.memoryChanged, () => this.memoryEmitter.fire());
     client.onRequest(Requests.approve, async (params: unknown, token: vscode.CancellationToken) => {
       // What cannot be read cannot be shown, and what was not shown is not allowed.
       return { decision: isApproveParams(params) ? await this.approve(params, token) : 'deny' };

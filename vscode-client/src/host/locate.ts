@@ -13,23 +13,18 @@ export interface Surroundings {
   platform: NodeJS.Platform;
   searchPath: string;
   isFile: (file: string) => boolean;
-  /** The Python extension's environment, where there is one. */
-  environment?: string | undefined;
 }
 
 export interface CommandLine {
   command: string;
   args: string[];
   /** Where it came from, for the log and for messages. */
-  origin: 'path' | 'interpreter' | 'environment' | 'PATH';
+  origin: 'path' | 'interpreter' | 'PATH';
 }
 
 export class ServerMissing extends Error {}
 
-/**
- * The command line of the server: `indusagi.path`, else `indusagi.interpreter`, else the Python extension's environment,
- * else `indusagi-lsp` on the search path.
- */
+/** The command line of the server: `indusagi.path`, else `indusagi.interpreter`, else `indusagi-lsp` on the search path. */
 export function locateServer(settings: ServerSettings, around: Surroundings): CommandLine {
   const args = ['--stdio', ...(settings.logLevel === '' ? [] : ['--log-level', settings.logLevel])];
   const [command, ...first] = settings.path;
@@ -46,12 +41,10 @@ export function locateServer(settings: ServerSettings, around: Surroundings): Co
     if (found === undefined || !around.isFile(found)) {
       throw new ServerMissing(`The setting indusagi.interpreter names ${settings.interpreter}, which was not found.`);
     }
-    return fromInterpreter(found, args, 'interpreter');
+    // -P: the working directory, and so the workspace, is never a place to import from.
+    return { command: found, args: ['-P', '-m', 'indusagi_lsp', ...args], origin: 'interpreter' };
   }
 
-  if (around.environment !== undefined && scriptBeside(around.environment, around) !== undefined) {
-    return fromInterpreter(around.environment, args, 'environment');
-  }
   const onPath = search('indusagi-lsp', around);
   if (onPath !== undefined) {
     return { command: onPath, args, origin: 'PATH' };
@@ -60,17 +53,6 @@ export function locateServer(settings: ServerSettings, around: Surroundings): Co
     'The server indusagi-lsp was not found. Install it (pip install indusagi-lsp), or name a Python that has it in the ' +
       'setting indusagi.interpreter.',
   );
-}
-
-function fromInterpreter(interpreter: string, args: string[], origin: CommandLine['origin']): CommandLine {
-  // -P: the working directory, and so the workspace, is never a place to import from.
-  return { command: interpreter, args: ['-P', '-m', 'indusagi_lsp', ...args], origin };
-}
-
-function scriptBeside(interpreter: string, around: Surroundings): string | undefined {
-  const name = around.platform === 'win32' ? 'indusagi-lsp.exe' : 'indusagi-lsp';
-  const file = path.join(path.dirname(interpreter), name);
-  return around.isFile(file) ? file : undefined;
 }
 
 function search(name: string, around: Surroundings): string | undefined {

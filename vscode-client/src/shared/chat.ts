@@ -100,10 +100,6 @@ export class Chat {
     return this.before;
   }
 
-  get lastSeq(): number {
-    return this.seq;
-  }
-
   head(): Head {
     const session = this.session;
     return {

@@ -7,7 +7,6 @@ import {
   isRecord,
   isString,
   listOf,
-  nullable,
   oneOf,
   optional,
   record,
@@ -19,7 +18,7 @@ export type Decision = Guarded<typeof isDecision>;
 
 const isFault = record({ kind: isString, message: isString, hint: optional(isString) });
 
-export const isPendingCall = record({ id: isString, name: isString, stage: isString });
+const isPendingCall = record({ id: isString, name: isString, stage: isString });
 
 const isRunSnapshot = record({
   runId: isString,
@@ -101,5 +100,3 @@ export const isStatusParams = record({
   command: optional(isString),
 });
 export type StatusParams = Guarded<typeof isStatusParams>;
-
-export const isNullableString = nullable(isString);

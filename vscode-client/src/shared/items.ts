@@ -16,7 +16,6 @@ import { isDecision } from './events';
 const base = { key: isString, node: nullable(isString) };
 
 export const isToolStage = oneOf('asked', 'waiting', 'running', 'done', 'failed', 'interrupted');
-export type ToolStage = Guarded<typeof isToolStage>;
 
 /** `node` is the turn in the session's graph, null while it is not on disk yet. */
 export const isItem = tagged('kind', {
@@ -52,7 +51,6 @@ export const isApprovalCard = record({
   size: isNumber,
   options: listOf(isDecision),
 });
-export type ApprovalCard = Guarded<typeof isApprovalCard>;
 
 export const isQueued = record({
   runId: isString,

@@ -1,6 +1,6 @@
 // What the extension and its page say to each other. Both sides check every message and drop what does not fit.
 import { isDecision } from './events';
-import { type Guarded, isBoolean, isNumber, isString, listOf, oneOf, optional, record, tagged, text } from './guards';
+import { type Guarded, isBoolean, isString, listOf, oneOf, optional, record, tagged, text } from './guards';
 import { isHead, isItem } from './items';
 
 /** A prompt, or text of an answer: the server takes 1,000,000 characters of it. */
@@ -19,7 +19,6 @@ export const isPageCommand = oneOf(
   'indusagi.selectModel',
   'indusagi.attach',
 );
-export type PageCommand = Guarded<typeof isPageCommand>;
 
 export const isPageMessage = tagged('type', {
   ready: record({}),
@@ -49,7 +48,6 @@ export const isHostMessage = tagged('type', {
   }),
   prefill: record({ text: isString, replace: isBoolean }),
   focus: record({}),
-  tick: record({ now: isNumber }),
 });
 export type HostMessage = Guarded<typeof isHostMessage>;
 

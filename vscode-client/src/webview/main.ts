@@ -303,8 +303,6 @@ function handle(message: HostMessage): void {
     case 'focus':
       input.focus();
       break;
-    case 'tick':
-      break;
   }
 }
 
