@@ -1,14 +1,15 @@
 // The chat view: keeps the state of the session that is shown, feeds the page, and does what the page asks for.
 import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
-import type { ContextItem, SessionInfo, SessionView, SnapshotResult } from '../protocol';
+import type { ContextItem, SessionInfo } from '../protocol';
 import { Methods } from '../protocol';
-import { Chat, type Moment, movedOn, type View } from '../shared/chat';
+import { Chat, movedOn } from '../shared/chat';
 import type { EventParams } from '../shared/events';
 import { type HostMessage, isPageMessage, isSafeLink, type PageMessage } from '../shared/messages';
 import type { ApprovalDesk } from './approvals';
 import { chatPage } from './chatPage';
 import type { Connection } from './connection';
+import { EMPTY_MOMENT, emptyView, momentOf, viewOf } from './fetched';
 import { asServerError, ServerError } from './wire';
 
 export const VIEW_ID = 'indusagi.chat';
@@ -502,56 +503,6 @@ export class ChatView implements vscode.WebviewViewProvider {
       subscription.dispose();
     }
   }
-}
-
-const EMPTY_MOMENT: Moment = {
-  runId: '',
-  phase: 'idle',
-  partial: '',
-  pending: [],
-  model: '',
-  seq: 0,
-  gap: false,
-  events: [],
-};
-
-function emptyView(info: SessionInfo): View {
-  return {
-    session: {
-      id: info.id,
-      workspace: info.workspace,
-      title: info.title,
-      trusted: info.state !== 'foreign',
-      model: info.model,
-    },
-    turns: [],
-    before: null,
-    seq: 0,
-    cost: info.cost,
-    notices: [],
-  };
-}
-
-function viewOf(view: SessionView): View {
-  return {
-    session: {
-      id: view.session.id,
-      workspace: view.session.workspace,
-      title: view.session.title,
-      trusted: view.trusted,
-      model: view.session.model,
-    },
-    turns: view.turns,
-    before: view.before,
-    seq: view.seq,
-    cost: view.usage.cost,
-    notices: view.notices,
-  };
-}
-
-function momentOf(result: SnapshotResult): Moment {
-  const { runId, phase, partial, pending, model } = result.snapshot;
-  return { runId, phase, partial, pending, model, seq: result.seq, gap: result.gap, events: result.events };
 }
 
 /** The model of the user's settings, for a request; nothing where the server is to choose. */
