@@ -26,6 +26,7 @@ MAY_WRITE = {
 }
 MAY_START = {"tools": "commands and servers of tools", "models": "none of ours", "terminal": "the server"}
 MAY_HOLD_STATE = {"models/localserver.py": "the main module of a process that exists to hold one thing"}
+EMPTY = {"dict", "list", "set", "deque", "OrderedDict", "Counter", "WeakKeyDictionary", "WeakValueDictionary"}
 MAY_READ_STDOUT = {"transport", "cli.py", "terminal"}
 
 
@@ -82,18 +83,27 @@ def test_no_state_at_module_level(path):
     assert not any(isinstance(node, ast.Global) for node in ast.walk(tree)), "a global statement"
     for node in tree.body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.List | ast.Dict | ast.Set):
+        frozen = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith(("Mapping[", "Sequence["))
+        if value is not None and _is_empty(value) and not frozen:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [target.id for target in targets if isinstance(target, ast.Name)]
-            if names == ["__all__"] or place(path, MAY_HOLD_STATE):
-                continue
-            assert _filled(value), f"{names} is empty, so somebody must fill it"
+            assert names == ["__all__"] or place(path, MAY_HOLD_STATE), f"{names} is empty, so somebody must fill it"
 
 
-def _filled(value: ast.List | ast.Dict | ast.Set) -> bool:
-    return bool(value.keys if isinstance(value, ast.Dict) else value.elts) or (
-        isinstance(value, ast.Dict) and not value.keys
-    )
+def _is_empty(value: ast.expr) -> bool:
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if isinstance(value, ast.List):
+        return not value.elts
+    return isinstance(value, ast.Call) and called(value).rpartition(".")[2] in EMPTY and not value.args
+
+
+@pytest.mark.parametrize(
+    ("code", "empty"),
+    [("{}", True), ("[]", True), ("set()", True), ("collections.deque(maxlen=3)", True), ("{1: 2}", False)],
+)
+def test_what_is_empty_is_seen(code, empty):
+    assert _is_empty(ast.parse(code, mode="eval").body) is empty
 
 
 def test_imports_run_downward():
