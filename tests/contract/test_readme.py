@@ -25,6 +25,13 @@ def test_every_make_command_that_the_docs_name_exists() -> None:
         assert named <= targets, f"{path.name} names {sorted(named - targets)}"
 
 
+def test_every_source_file_that_the_docs_name_exists() -> None:
+    for path in [readme.README, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs").rglob("*.md"))]:
+        for named in re.findall(r"`([\w./-]+/[\w-]+\.(?:py|ts|mjs))`", path.read_text("utf-8")):
+            places = [readme.ROOT / named, readme.ROOT / "server" / "indusagi_lsp" / named]
+            assert any(place.is_file() for place in places), f"{path.name} names {named}, which is not there"
+
+
 def test_every_link_to_a_file_leads_to_one() -> None:
     for path in [readme.README, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", path.read_text("utf-8")):
