@@ -1,5 +1,5 @@
-// What must not hurt: approvals from the panel and from a notification, a hidden panel, a gap in the events, a reload
-// in mid-run, a server that dies in mid-run, three restarts at once, and every hostile text there is.
+// What must not hurt: approvals from the panel and from a notification, a panel hidden in mid-run, a gap in the events, a
+// reload, a server that dies in mid-run, and three restarts at once.
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -66,7 +66,7 @@ await scenario(
     check((await chat.locator('.item.user').count()) === 1, 'the prompt is there twice');
     say('a gap is filled');
 
-    // Reload in mid-run: the extension host starts anew, and so does the server; the session comes back.
+    // Hidden and shown again in mid-run: no word is missing, and none is there twice.
     await window.prompt('slow');
     await window.answer('one two three').waitFor({ timeout: 20_000 });
     await page.keyboard.press('Control+Shift+E');
@@ -83,6 +83,7 @@ await scenario(
     await window.settled();
     say('stopped');
 
+    // A reload: the extension host starts anew, and so does the server; the session comes back.
     await page.reload();
     await page.locator('.monaco-workbench').waitFor({ timeout: 60_000 });
     await window.openPanel();
