@@ -15,6 +15,7 @@ from indusagi_lsp.contract.places import user_places
 from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.commands import COMMANDS
+from indusagi_lsp.terminal.decisions import offer
 from indusagi_lsp.terminal.plain import ANSWERED, FAILED, SERVER_DIED
 from indusagi_lsp.terminal.prompt import ChatHistory, Complete, Input, LiveScreen, make_console, open_history
 from indusagi_lsp.terminal.talk import Talk, resume_command
@@ -35,14 +36,6 @@ STOP_SECONDS = 5.0
 
 SHOWN_TURNS = 6
 """Turns of a resumed session that are shown."""
-
-# By decision: how it is offered, and what may be typed for it.
-_WORDS: dict[Decision, tuple[str, tuple[str, ...]]] = {
-    "once": ("[y]es", ("y", "yes")),
-    "session": ("yes for this [s]ession", ("s", "session")),
-    "always": ("[a]lways in this folder", ("a", "always")),
-    "deny": ("[n]o", ("n", "no")),
-}
 
 _ACTION_HEAD = 1500
 _ACTION_TAIL = 500
@@ -273,11 +266,8 @@ class Chat:
         async with self._asking:
             self.say(f"{quoted(question.tool)} wants to run, {question.size:,} bytes:", "warning")
             self.say(action_text(question.action))
-            offered = [option for option in question.options if option in _WORDS]
-            allowed: dict[str, Decision] = {said: option for option in offered for said in _WORDS[option][1]}
-            allowed |= dict.fromkeys(_WORDS["deny"][1], "deny")
-            words = ", ".join(_WORDS[option][0] for option in offered)
-            return allowed[await self.input.ask(f"Allow? {words}:", allowed)]
+            asked, answers = offer(question.options)
+            return answers[await self.input.ask(asked, answers)]
 
     def _arguments(self, command: str) -> list[tuple[str, str]]:
         if command == "/model":

@@ -23,6 +23,7 @@ from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
+from indusagi_lsp.terminal.decisions import offer
 from indusagi_lsp.terminal.options import Options
 from indusagi_lsp.terminal.plain import FAILED, INTERRUPTED, SERVER_DIED, PlainScreen
 from indusagi_lsp.terminal.talk import Approve, Talk
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from indusagi_lsp.contract.approvals import Decision
 
 OK = 0
-_ANSWERS: dict[str, Decision] = {"o": "once", "s": "session", "a": "always", "n": "deny"}
-_OFFERS = {"once": "[o]nce", "session": "for this [s]ession", "always": "[a]lways here", "deny": "[n]o"}
 _STYLES: dict[str, Style] = {"ok": "good", "done": "good", "failed": "error", "skipped": "dim"}
 
 
@@ -172,10 +171,9 @@ class Asker:
             name = "The workflow" if question.tool == "workflow" else quoted(question.tool)
             self._screen.line(f"{name} asks, {question.size:,} bytes:")
             self._screen.line(visible(question.action))
-            self._screen.line(f"Allow? {', '.join(_OFFERS[option] for option in question.options)}:")
-            answer = (await self._line()).strip().lower()[:1]
-            decision = _ANSWERS.get(answer, "deny")
-            return decision if decision in question.options else "deny"
+            asked, answers = offer(question.options)
+            self._screen.line(asked)
+            return answers.get((await self._line()).strip().lower(), "deny")
 
     async def _line(self) -> str:
         """The next line, read in a thread that nobody waits for: Ctrl-C must not hang on it."""
