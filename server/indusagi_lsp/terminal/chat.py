@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +15,7 @@ from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.commands import COMMANDS
 from indusagi_lsp.terminal.decisions import offer
-from indusagi_lsp.terminal.plain import ANSWERED, FAILED, SERVER_DIED
+from indusagi_lsp.terminal.plain import ANSWERED, FAILED, SERVER_DIED, on_interrupt
 from indusagi_lsp.terminal.prompt import ChatHistory, Complete, Input, LiveScreen, make_console, open_history
 from indusagi_lsp.terminal.talk import Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error, turn_text
@@ -72,8 +71,7 @@ class Chat:
 
     async def run(self) -> int:
         """Talk until the person leaves or the server dies; gives the exit code."""
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._signalled)
+        on_interrupt(self._signalled)
         try:
             await self.talk.open()
             if self.talk.options.session is None:

@@ -14,6 +14,8 @@ from indusagi_lsp.terminal.talk import Approve, Talk, resume_command
 from indusagi_lsp.terminal.view import Style, show_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from indusagi_lsp.contract.approvals import Decision
     from indusagi_lsp.protocol import messages as m
     from indusagi_lsp.terminal.options import Options
@@ -59,6 +61,15 @@ class PlainScreen:
             self._err.flush()
 
 
+def on_interrupt(action: Callable[[], object]) -> None:
+    """Have Ctrl-C do `action` on the running loop.
+
+    Windows' loops cannot watch signals; there Ctrl-C cancels the main task, as asyncio does by itself.
+    """
+    with suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, action)
+
+
 def refuse_all(screen: PlainScreen) -> Approve:
     """The answer to every question where nobody is there to be asked."""
 
@@ -86,8 +97,7 @@ async def once(options: Options, prompt: str) -> int:
 
     talk = Talk(options, screen, refuse_all(screen))
     interrupted = asyncio.Event()
-    with suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    on_interrupt(interrupted.set)
     try:
         await talk.open()
         return await _ask(talk, screen, prompt, interrupted)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from indusagi_lsp.protocol import operations as ops
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.decisions import offer
 from indusagi_lsp.terminal.options import Options
-from indusagi_lsp.terminal.plain import FAILED, INTERRUPTED, SERVER_DIED, PlainScreen
+from indusagi_lsp.terminal.plain import FAILED, INTERRUPTED, SERVER_DIED, PlainScreen, on_interrupt
 from indusagi_lsp.terminal.talk import Approve, Talk
 from indusagi_lsp.terminal.view import Style, show_error
 
@@ -103,8 +102,7 @@ async def _go(given: argparse.Namespace, options: Options, inputs: dict[str, Any
     approve = Asker(screen) if sys.stdin.isatty() else _refuse_all(screen)
     talk = Talk(options, screen, approve, on_notification={ops.WORKFLOW_PROGRESS: lambda raw: _progress(screen, raw)})
     interrupted = asyncio.Event()
-    with suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    on_interrupt(interrupted.set)
     try:
         await talk.open()
         result = await _unless(interrupted, _ask(talk, given, inputs))
