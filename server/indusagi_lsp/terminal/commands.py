@@ -58,7 +58,7 @@ async def resume(chat: Chat, argument: str) -> None:
     if _is_answering(chat):
         return
     session_id = argument
-    if argument.isdigit() and len(argument) < 4:
+    if argument.isdecimal() and len(argument) < 4:
         listed = chat.listed or await _listed(chat)
         number = int(argument)
         if not 1 <= number <= len(listed):
@@ -332,7 +332,7 @@ async def _own_turns(chat: Chat) -> list[m.TurnView] | None:
 
 def _chosen_turn(turns: list[m.TurnView], argument: str) -> tuple[str, bool]:
     """The node that was meant, and whether to stand before it: before a turn of the person's own, else after it."""
-    if argument.isdigit() and 1 <= int(argument) <= len(turns):
+    if argument.isdecimal() and 1 <= int(argument) <= len(turns):
         return turns[int(argument) - 1].id, True
     found = [turn.id for turn in turns if turn.id.startswith(argument)]
     return (found[0], True) if len(found) == 1 else (argument, False)

@@ -248,6 +248,8 @@ async def test_sessions_are_listed_and_resumed_by_number(options: Options, wire:
         await one.say("/sessions", "A session")
         await one.say("/resume 1", "Session 1111")
         await one.say("/resume 9", "There is no session number 9.")
+        # A digit that is no number.
+        await one.say("/resume ²", "Session 1111")
         await one.say("/new", "begins a new session")
         shown = await one.say("/model other:one", "the providers are local.")
         assert "There is no model other:one." in shown
