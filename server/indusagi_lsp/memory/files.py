@@ -245,8 +245,6 @@ class FileMemoryStore(InMemoryRanking):
                     self._root / ".lock", timeout=LOCK_TIMEOUT, mode=0o600, thread_local=False
                 )
             self._file_lock.acquire(poll_interval=0.002)
-            if not self._tidied:
-                self._tidy()
         except filelock.Timeout:
             raise PersistenceFault(
                 "Another process has kept the memory folder locked for too long.",
@@ -256,6 +254,8 @@ class FileMemoryStore(InMemoryRanking):
             msg = f"The memory folder cannot be used: {error.strerror}."
             raise PersistenceFault(msg) from error
         try:
+            if not self._tidied:
+                self._tidy()
             yield
         finally:
             self._file_lock.release()
@@ -263,7 +263,9 @@ class FileMemoryStore(InMemoryRanking):
     def _tidy(self) -> None:
         """Remove temporary files of writers that were killed; nobody writes while the lock is ours."""
         for path in self._root.glob(".*.tmp"):
-            path.unlink(missing_ok=True)
+            # Anybody may have put anything here under such a name; what cannot be removed is in nobody's way.
+            with contextlib.suppress(OSError):
+                path.unlink()
         self._tidied = True
 
     def _check_root(self) -> None:

@@ -203,3 +203,12 @@ def test_a_lock_that_never_opens_is_told(store, folder, monkeypatch):
             other.store(entry("two"))
         assert time.monotonic() - begun < 5
     other.store(entry("two"))
+
+
+def test_a_leftover_that_cannot_be_removed_is_left_and_the_lock_opened(folder):
+    import filelock
+
+    (folder / ".someone.tmp").mkdir(parents=True)
+    FileMemoryStore(folder).store(entry("a"))
+    with filelock.FileLock(folder / ".lock", timeout=0):
+        assert (folder / ".someone.tmp").is_dir()
