@@ -6,6 +6,8 @@ import abc
 import math
 from typing import TYPE_CHECKING
 
+from indusagi_lsp.memory.entry import is_vector
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,15 +45,30 @@ find less than shared words do."""
 
 
 def entry_vectors(embedder: EmbeddingProvider, entries: Sequence[MemoryEntry]) -> list[tuple[float, ...]]:
-    """The vectors of entries: of the content, turned a little towards the context where there is one."""
+    """The vectors of entries: of the content, turned a little towards the context where there is one.
+
+    Raises:
+        ValueError: the embedder has made something that is no vector. Whatever it raises itself comes through.
+    """
     texts = [entry.content for entry in entries]
     around = [entry.context for entry in entries if entry.context]
     made = [tuple(vector) for vector in embedder.batch_embed([*texts, *around])]
     near = iter(made[len(texts) :])
     return [
-        _turned(vector, next(near)) if entry.context else vector
+        _sound(_turned(vector, next(near)) if entry.context else vector)
         for entry, vector in zip(entries, made[: len(texts)], strict=True)
     ]
+
+
+def query_vector(embedder: EmbeddingProvider, text: str) -> tuple[float, ...]:
+    """The vector of a question; raises as `entry_vectors` does."""
+    return _sound(tuple(embedder.embed(text)))
+
+
+def _sound(vector: tuple[float, ...]) -> tuple[float, ...]:
+    if not is_vector(vector):
+        raise ValueError("the embedder gave numbers that are not finite, or too large")
+    return vector
 
 
 def _turned(vector: tuple[float, ...], towards: tuple[float, ...]) -> tuple[float, ...]:

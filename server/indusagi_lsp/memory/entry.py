@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,9 @@ MAX_IDENTIFIER = 1024
 """The longest identifier, in characters, that every back end takes."""
 
 FORMAT_VERSION = 1
+
+_LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
+"""The largest finite 32-bit float."""
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -217,11 +221,20 @@ def unpack_vector(data: bytes) -> tuple[float, ...]:
     """The vector of `pack_vector`'s bytes.
 
     Raises:
-        ValueError: the number of bytes is not a multiple of 4.
+        ValueError: the number of bytes is not a multiple of 4, or a number is not finite.
     """
     if len(data) % 4:
         raise ValueError("a vector has 4 bytes per number")
-    return struct.unpack(f"<{len(data) // 4}f", data)
+    vector = struct.unpack(f"<{len(data) // 4}f", data)
+    # What is not finite stays so in a sum, and 32-bit floats are too small to overflow it.
+    if not math.isfinite(sum(vector)):
+        raise ValueError("a vector holds finite numbers")
+    return vector
+
+
+def is_vector(numbers: Iterable[float]) -> bool:
+    """Whether 32-bit floats can hold these numbers, all of them finite."""
+    return all(-_LARGEST <= number <= _LARGEST for number in numbers)
 
 
 def _require(holds: bool, message: str) -> None:

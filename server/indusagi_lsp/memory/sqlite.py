@@ -461,7 +461,9 @@ class SqliteMemoryStore(BaseStore):
             numpy = load_numpy()
             while rows := cursor.fetchmany(4096):
                 vectors = numpy.frombuffer(b"".join(data for _, data in rows), "<f4").reshape(-1, length)
-                ids = [row for row, _ in rows]
+                sound = numpy.isfinite(vectors).all(axis=1)
+                vectors = vectors[sound]
+                ids = [row for (row, _), fit in zip(rows, sound, strict=True) if fit]
                 matrix.put(ids, [sizes.realms[row] for row in ids], vectors)
             self._matrices[embedder, length] = matrix
         return matrix

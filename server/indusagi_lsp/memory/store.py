@@ -17,12 +17,13 @@ import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState
 from indusagi_lsp.contract.jsontext import dumps
-from indusagi_lsp.memory.embedding import entry_vectors
+from indusagi_lsp.memory.embedding import entry_vectors, query_vector
 from indusagi_lsp.memory.entry import (
     MemoryEntry,
     MemoryScope,
     Now,
     as_utc,
+    is_vector,
     signed_bytes,
     utc_now,
 )
@@ -419,6 +420,8 @@ class BaseStore(MemoryStore):
 
     def _embedded(self, entry: MemoryEntry) -> MemoryEntry:
         embedder = self._embedder
+        if entry.embedding is not None and not is_vector(entry.embedding):
+            entry = entry.changed(embedding=None, embedder=None)
         if embedder is None or (entry.embedding is not None and entry.embedder == embedder.id):
             return entry
         try:
@@ -433,7 +436,7 @@ class BaseStore(MemoryStore):
         if self._embedder is None:
             return None
         try:
-            return self._embedder.embed(text)
+            return query_vector(self._embedder, text)
         except Exception as error:  # noqa: BLE001 - whatever an embedder raises, search by words goes on
             self._notify("memory_not_embedded", f"This search goes by words alone: {error}")
             return None

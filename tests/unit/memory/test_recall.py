@@ -150,3 +150,19 @@ class TestReembed:
     def test_without_an_embedder_it_is_refused(self, bench):
         with pytest.raises(InvalidState):
             bench.open().reembed()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39])
+def test_a_vector_that_no_32_bit_float_holds_counts_as_none(bench, number):
+    class Mad(WheelEmbedder):
+        def embed(self, text):
+            return [1.0, number] if "mad" in text else [1.0, 0.0]
+
+    store = bench.open(embedder=Mad())
+    assert store.recall("ninja") == []
+    assert store.store(entry("mad", "mad ninja")).embedding is None
+    given = store.store(entry("given", "a ninja", embedding=(1.0, number), embedder=Mad().id))
+    assert given.embedding == (1.0, 0.0)
+    assert set(ids(store.recall("mad ninja"))) == {"mad", "given"}
+    assert set(ids(bench.open(embedder=Mad()).recall("ninja"))) == {"mad", "given"}
+    assert [code for code, _ in bench.notices] == ["memory_not_embedded"] * 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
+import struct
 
 import numpy as np
 import pytest
@@ -225,3 +227,18 @@ class TestMatrix:
 
     def test_empty(self):
         assert list(Matrix(3).nearest([1, 2, 3], [0], 5)) in ([], [{}])
+
+
+def test_a_vector_that_somebody_spoilt_does_not_stop_recall(tmp_path):
+    path = tmp_path / "memory.db"
+    with contextlib.closing(SqliteMemoryStore(path, embedder=WheelEmbedder())) as store:
+        store.store(MemoryEntry(identifier="spoilt", content="a table"))
+        store.store(MemoryEntry(identifier="sound", content="some sql"))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE vectors SET data = ? WHERE entry = (SELECT id FROM entries WHERE identifier = ?)",
+            (struct.pack("<4f", 1, float("nan"), 0, 0), b"spoilt"),
+        )
+    with contextlib.closing(SqliteMemoryStore(path, embedder=WheelEmbedder())) as store:
+        assert [hit.entry.identifier for hit in store.recall("postgres")] == ["sound"]
+        assert [one.identifier for one in store.list()] == ["sound"]
