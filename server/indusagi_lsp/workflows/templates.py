@@ -40,8 +40,9 @@ def fill(value: Any, names: Names) -> Any:
         ConditionError: an expression makes no sense on these values.
     """
     if isinstance(value, str):
-        whole = _PART.fullmatch(value.strip())
-        if whole is not None and "{{" not in whole[1]:
+        bare = value.strip()
+        whole = _PART.match(bare)
+        if whole is not None and whole.end() == len(bare):
             return parse(whole[1].strip()).value(names)
         return fill_text(value, names)
     if isinstance(value, Mapping):

@@ -117,6 +117,9 @@ def test_templates() -> None:
     assert fill("{{ build.output.names }}", OURS) == ["u", "v"]
     assert fill({"x": ["{{ a == 1 }}", 5, None]}, OURS) == {"x": [True, 5, None]}
     assert fill("no { braces } here }}", OURS) == "no { braces } here }}"
+    # What the definition's check reads as an expression is one when it is filled in, too.
+    assert fill("{{ word }} here }}", OURS) == "stage here }}"
+    assert [one.text for one in expressions("{{ word }} here }}")] == ["word"]
     assert [one.text for one in expressions({"x": ["{{ a }} {{b}}", {"y": "{{c}}"}]})] == ["a", "b", "c"]
     # What is filled in is data: it is not read again.
     assert fill("{{ word }}", {"word": "{{ secret }}"}) == "{{ secret }}"
