@@ -79,8 +79,9 @@ class StepContext:
         return self._cancelled.is_set()
 
     def progress(self, text: str) -> None:
-        """Show people what is going on."""
-        self._progress(text)
+        """Show people what is going on; nothing is shown any more once the result is not wanted."""
+        if not self.cancelled:
+            self._progress(text)
 
     def cancel(self) -> None:
         """Say that the result is not wanted any more."""

@@ -12,7 +12,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from indusagi_lsp.conductor import Agent, AgentConfig, AgentDeps, create_agent
-from indusagi_lsp.workflows import ExecutionView
+from indusagi_lsp.workflows import ExecutionView, StepContext
 from support.scripted import Reply, ScriptedFailure, ScriptedModel
 from unit.workflows.rig import Rig, file_rig, workflow
 
@@ -149,3 +149,12 @@ async def test_a_prompt_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     rig = file_rig(tmp_path, agents(Reply(text="x", wait=60)))
     view = await rig.executor.run(workflow({"a": {"prompt": "x", "seconds": 0.1}}))
     assert (view.state, view.unknown, view.results["a"].error) == ("failed", ("a",), "It took more than 0.1 s.")
+
+
+def test_what_a_function_says_after_its_end_is_not_shown() -> None:
+    shown: list[str] = []
+    context = StepContext({}, {}, shown.append)
+    context.progress("half")
+    context.cancel()
+    context.progress("late")
+    assert shown == ["half"]
