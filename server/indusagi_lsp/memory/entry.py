@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput
-from indusagi_lsp.contract.jsontext import dumps
+from indusagi_lsp.contract.jsontext import dumps, loads
 
 if TYPE_CHECKING:
     from indusagi_lsp.contract.clock import Clock
@@ -74,6 +74,11 @@ class MemoryScope(Enum):
         """This scope and the wider ones, the narrowest first."""
         order = tuple(MemoryScope)
         return order[order.index(self) :]
+
+    @property
+    def breadth(self) -> int:
+        """Its place in that order: 0 for the narrowest."""
+        return tuple(MemoryScope).index(self)
 
 
 class ExpirationPolicy(msgspec.Struct, frozen=True):
@@ -208,7 +213,7 @@ def identifier_bytes(identifier: str) -> bytes:
 
 def newest_first(entry: MemoryEntry) -> tuple[int, bytes, int]:
     """The order in which every back end lists entries: the newest first, then by identifier, the narrow scope first."""
-    return -micros(entry.created_at), identifier_bytes(entry.identifier), -len(entry.scope.and_wider)
+    return -micros(entry.created_at), identifier_bytes(entry.identifier), entry.scope.breadth
 
 
 def pack_vector(vector: Iterable[float]) -> bytes:
@@ -335,6 +340,21 @@ def entry_from_json(raw: Any) -> MemoryEntry:
         )
     except (InvalidInput, binascii.Error, msgspec.ValidationError) as error:
         raise ValueError(str(error)) from None
+
+
+def entry_record(entry: MemoryEntry) -> bytes:
+    """An entry as a database keeps it: JSON, with the vector in a place of its own."""
+    return dumps(entry_to_json(entry.changed(embedding=None)))
+
+
+def entry_from_record(record: bytes, vector: bytes | None) -> MemoryEntry:
+    """The entry of an `entry_record`, and of its vector as `pack_vector` makes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    entry = entry_from_json(loads(record))
+    return entry if vector is None else entry.changed(embedding=unpack_vector(vector))
 
 
 _UNSIGNED = ("mac", "embedding", "embedder")

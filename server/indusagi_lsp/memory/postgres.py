@@ -12,16 +12,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.contract.errors import PersistenceFault
-from indusagi_lsp.contract.jsontext import dumps, loads
 from indusagi_lsp.memory.entry import (
     MemoryEntry,
     MemoryScope,
-    entry_from_json,
-    entry_to_json,
+    entry_from_record,
+    entry_record,
     identifier_bytes,
     micros,
     pack_vector,
-    unpack_vector,
 )
 from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import Question, Statistics, best_score, frequency_part, relative_score
@@ -29,7 +27,7 @@ from indusagi_lsp.memory.postgres_schema import check_name, is_current, migrate_
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import fuse
 from indusagi_lsp.memory.store import BaseStore, Change
-from indusagi_lsp.memory.text import TERMS_VERSION, index_terms, plain_text
+from indusagi_lsp.memory.text import TERMS_VERSION, index_terms, text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +120,10 @@ class PostgresMemoryStore(BaseStore):
         realm = self.realm(entry.scope)
         self._evict((realm,), self._now())
         with self._working() as run:
-            rows = run(f"{_ROW} WHERE realm = %s AND digest = %s AND NOT superseded {_ORDER}", (realm, _digest(entry)))
+            rows = run(
+                f"{_ROW} WHERE realm = %s AND digest = %s AND NOT superseded {_ORDER}",
+                (realm, text_digest(entry.content)),
+            )
             found = (one for _, one in self._entries(rows))
             return next((one for one in found if one.trusted or self._mac is None), None)
 
@@ -240,9 +241,7 @@ class PostgresMemoryStore(BaseStore):
     def _entries(self, rows: Any) -> Iterator[tuple[int, MemoryEntry]]:
         for row, record, embedding in rows:
             try:
-                entry = entry_from_json(loads(bytes(record)))
-                if embedding is not None:
-                    entry = entry.changed(embedding=unpack_vector(bytes(embedding)))
+                entry = entry_from_record(bytes(record), None if embedding is None else bytes(embedding))
             except (ValueError, TypeError) as error:
                 self._notify("memory_skipped", f"A memory in the database was skipped: {error}.")
                 continue
@@ -268,16 +267,16 @@ class PostgresMemoryStore(BaseStore):
             (
                 realm,
                 identifier_bytes(entry.identifier),
-                3 - len(entry.scope.and_wider),
+                entry.scope.breadth,
                 micros(entry.created_at),
                 None if entry.expires_at is None else micros(entry.expires_at),
                 entry.superseded_by is not None,
-                _digest(entry),
+                text_digest(entry.content),
                 terms.length,
                 Jsonb(weights),
                 list(weights),
                 [identifier_bytes(tag) for tag in entry.tags],
-                dumps(entry_to_json(entry.changed(embedding=None))),
+                entry_record(entry),
                 entry.embedder,
                 None if entry.embedding is None else pack_vector(entry.embedding),
                 _vector_text(entry.embedding or ()) if searched else None,
@@ -378,10 +377,6 @@ def _where(query: MemoryQuery, realms: Sequence[str]) -> tuple[str, tuple[Any, .
     if not query.superseded:
         parts.append("NOT superseded")
     return " AND ".join(parts), tuple(values)
-
-
-def _digest(entry: MemoryEntry) -> bytes:
-    return hashlib.sha256(plain_text(entry.content).encode("utf-8", "surrogatepass")).digest()
 
 
 def _vector_text(vector: Sequence[float]) -> str:

@@ -8,22 +8,19 @@ are the vectors once they are asked for; both follow the writes of other process
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import heapq
 import threading
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indusagi_lsp.contract.jsontext import dumps, loads
 from indusagi_lsp.memory.entry import (
     MemoryEntry,
-    entry_from_json,
-    entry_to_json,
+    entry_from_record,
+    entry_record,
     identifier_bytes,
     micros,
     pack_vector,
-    unpack_vector,
 )
 from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import K1, B, Question, Statistics, best_score, relative_score
@@ -31,7 +28,7 @@ from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import fuse
 from indusagi_lsp.memory.sqlite_schema import connect, faults, words_outdated
 from indusagi_lsp.memory.store import BaseStore, Change
-from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, plain_text
+from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, text_digest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -166,7 +163,8 @@ class SqliteMemoryStore(BaseStore):
             if connection is None:
                 return None
             rows = connection.execute(
-                f"{_ROW} WHERE e.realm = ? AND e.digest = ? AND NOT e.superseded {_ORDER}", (realm, _digest(entry))
+                f"{_ROW} WHERE e.realm = ? AND e.digest = ? AND NOT e.superseded {_ORDER}",
+                (realm, text_digest(entry.content)),
             )
             found = (one for _, one in self._entries(rows))
             return next((one for one in found if one.trusted or self._mac is None), None)
@@ -366,9 +364,7 @@ class SqliteMemoryStore(BaseStore):
         """The entries in rows of `_ROW`; a record that cannot be read is skipped with a notice."""
         for row, record, vector, _ in rows:
             try:
-                entry = entry_from_json(loads(record))
-                if vector is not None:
-                    entry = entry.changed(embedding=unpack_vector(vector))
+                entry = entry_from_record(record, vector)
             except (ValueError, TypeError) as error:
                 self._notify("memory_skipped", f"A memory in the database was skipped: {error}.")
                 continue
@@ -380,13 +376,13 @@ class SqliteMemoryStore(BaseStore):
             row,
             realm,
             identifier_bytes(entry.identifier),
-            3 - len(entry.scope.and_wider),
+            entry.scope.breadth,
             micros(entry.created_at),
             None if entry.expires_at is None else micros(entry.expires_at),
             entry.superseded_by is not None,
-            _digest(entry),
+            text_digest(entry.content),
             terms.length,
-            dumps(entry_to_json(entry.changed(embedding=None))),
+            entry_record(entry),
         )
         cursor = connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         row = int(cursor.lastrowid or 0)
@@ -412,7 +408,7 @@ class SqliteMemoryStore(BaseStore):
         realm, record, words = connection.execute(
             "SELECT realm, record, words FROM entries WHERE id = ?", (row,)
         ).fetchone()
-        entry = entry_from_json(loads(record))
+        entry = entry_from_record(record, None)
         terms = index_terms(entry.content, entry.context)
         # A full-text index without a text of its own must be told what it is to forget.
         connection.execute(
@@ -573,10 +569,6 @@ class SqliteMemoryStore(BaseStore):
 def _batches(rows: Sequence[int], size: int = _BATCH) -> Iterator[Sequence[int]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-
-
-def _digest(entry: MemoryEntry) -> bytes:
-    return hashlib.sha256(plain_text(entry.content).encode("utf-8", "surrogatepass")).digest()
 
 
 def _where(query: MemoryQuery, realms: Sequence[str], *, by_row: bool = False) -> tuple[str, tuple[Any, ...]]:

@@ -7,6 +7,7 @@ Japanese and Korean are cut into bigrams, and `getUserName` is found by `user` a
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -270,11 +271,11 @@ def _lone_piece(word: str, terms: Terms) -> bool:
 _STOP_STEMS = frozenset(stem(word) for word in STOP_WORDS)
 
 
-def same_text(left: str, right: str) -> bool:
-    """Whether two texts are equal but for compatibility forms, white space at the ends, and line ends."""
-    return plain_text(left) == plain_text(right)
-
-
 def plain_text(text: str) -> str:
-    """The form in which texts are compared for equality."""
+    """The form in which texts are compared: without compatibility forms, white space at the ends, and CR line ends."""
     return unicodedata.normalize("NFKC", text).replace("\r\n", "\n").strip()
+
+
+def text_digest(text: str) -> bytes:
+    """A hash by which a database finds an equal text: that of its plain form."""
+    return hashlib.sha256(plain_text(text).encode("utf-8", "surrogatepass")).digest()

@@ -7,8 +7,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
-import msgspec
-
 from indusagi_lsp.contract.clock import Clock
 from indusagi_lsp.contract.errors import ModelError
 from indusagi_lsp.models.breaker import CircuitBreaker
@@ -37,13 +35,6 @@ class StepFailed(Exception):
         self.final = final
         self.session = session
         self.attempts = 0
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """What a step gave in the end, and how often it was tried."""
-
-    value: object
-    attempts: int
 
 
 class Attempts:
