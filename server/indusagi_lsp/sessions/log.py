@@ -414,5 +414,6 @@ class SessionLog:
     def _fault(self, what: str, error: OSError) -> PersistenceFault:
         return PersistenceFault(
             f"Session {self._id} could not be {what}: {error.strerror or error}.",
-            hint="What was said is kept in memory and written with the next turn. Free some space or check the folder.",
+            hint="Until the server ends, what was said is kept in memory and written with the next turn. "
+            "Free some space or check the folder.",
         )

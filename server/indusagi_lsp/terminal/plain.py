@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.talk import Approve, Talk, resume_command
-from indusagi_lsp.terminal.view import Style, show_error
+from indusagi_lsp.terminal.view import Screen, Style, show_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +113,7 @@ async def once(options: Options, prompt: str) -> int:
         show_error(screen, error.message, error.hint)
         if error.kind == "session_foreign":
             screen.line("To take it over, open it in the chat and say /adopt.")
+        _tell_unwritten(screen, error.kind)
         return FAILED
     finally:
         await talk.close()
@@ -149,4 +150,12 @@ async def _converse(talk: Talk, prompt: str) -> m.SnapshotView:
     talk.view.end()
     if snapshot.error is not None and snapshot.phase != "faulted":
         show_error(talk.screen, snapshot.error.message, snapshot.error.hint)
+    if snapshot.error is not None:
+        _tell_unwritten(talk.screen, snapshot.error.kind)
     return snapshot
+
+
+def _tell_unwritten(screen: Screen, kind: str) -> None:
+    """What only the server's memory holds goes with the server, which ends here after one answer."""
+    if kind == "persistence":
+        screen.line("The server ends now, so what could not be written is not kept.", "warning")

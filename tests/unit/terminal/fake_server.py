@@ -72,6 +72,8 @@ class FakeServer:
             os._exit(0)
         elif text == "fault":
             self.fault(number, "model_failed", "The key is wrong.", "Check it.")
+        elif text == "unwritten":
+            self.fault(number, "persistence", "It could not be written.", "Free some space.")
         elif text == "refuse":
             data = {"kind": "session_foreign", "hint": "Read it first."}
             self.send({"id": number, "error": {"code": -32013, "message": "Not yours.", "data": data}})

@@ -41,6 +41,7 @@ async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
     ("prompt", "code", "out", "err"),
     [
         ("fault", 1, "", "The key is wrong.\nCheck it."),
+        ("unwritten", 1, "", "Free some space.\nThe server ends now, so what could not be written is not kept."),
         ("refuse", 1, "", "Not yours.\nRead it first.\nTo take it over, open it in the chat and say /adopt."),
         ("die", 3, "", "The server has ended unexpectedly (exit code 7)."),
         ("die quietly after text", 3, "half an ans\n", "Go on with: indusagi-lsp chat"),
