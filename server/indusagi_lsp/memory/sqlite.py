@@ -116,7 +116,9 @@ class SqliteMemoryStore(BaseStore):
                 return
         with self._writing() as connection:
             for row in self._ended(connection, realms, now):
-                self._remove(connection, row)
+                # One that cannot be read cannot be taken out of the full text; it stays, and is skipped everywhere.
+                with contextlib.suppress(ValueError, TypeError):
+                    self._remove(connection, row)
 
     def _evict_touched(self, realms: Sequence[str], identifier: str, now: datetime) -> None:
         self._evict(realms, now)
@@ -405,6 +407,7 @@ class SqliteMemoryStore(BaseStore):
         self._note_put(row, realm, entry, terms.length)
 
     def _remove(self, connection: sqlite3.Connection, row: int) -> None:
+        """Take an entry out; raises ValueError or TypeError, with nothing done, where its record cannot be read."""
         realm, record, words = connection.execute(
             "SELECT realm, record, words FROM entries WHERE id = ?", (row,)
         ).fetchone()

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from indusagi_lsp.contract.errors import PersistenceFault
-from indusagi_lsp.memory import MemoryEntry, MemoryQuery
+from indusagi_lsp.memory import ExpirationPolicy, MemoryEntry, MemoryQuery
 from indusagi_lsp.memory import sqlite as module
 from indusagi_lsp.memory.matrix import Matrix
 from indusagi_lsp.memory.sqlite import SqliteMemoryStore
-from unit.memory.backends import WheelEmbedder
+from unit.memory.backends import FakeTime, WheelEmbedder
 
 
 def entry(identifier, content="a fact", **fields):
@@ -242,3 +242,22 @@ def test_a_vector_that_somebody_spoilt_does_not_stop_recall(tmp_path):
     with contextlib.closing(SqliteMemoryStore(path, embedder=WheelEmbedder())) as store:
         assert [hit.entry.identifier for hit in store.recall("postgres")] == ["sound"]
         assert [one.identifier for one in store.list()] == ["sound"]
+
+
+def test_an_expired_record_that_somebody_spoilt_stops_nothing(path):
+    notices = []
+    now = FakeTime()
+    with contextlib.closing(SqliteMemoryStore(path, now=now)) as store:
+        ending = ExpirationPolicy(ttl_seconds=5)
+        for name in ("spoilt", "ended"):
+            store.store(entry(name, "a table", expiration=ending, created_at=now()))
+        store.store(entry("stays", "a table"))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE entries SET record = ? WHERE identifier = ?", (b"{", b"spoilt"))
+    now.pass_time(seconds=5)
+    with contextlib.closing(SqliteMemoryStore(path, now=now, notify=lambda code, _: notices.append(code))) as store:
+        assert [one.identifier for one in store.list()] == ["stays"]
+        assert [hit.entry.identifier for hit in store.recall("table")] == ["stays"]
+        assert store.delete("stays")
+        assert store.store(entry("new")).content == "a fact"
+    assert set(notices) == {"memory_skipped"}
