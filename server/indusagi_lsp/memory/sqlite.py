@@ -1,8 +1,8 @@
 """The default store of the server: one SQLite file per workspace, with full text and vectors in it.
 
 Full text is ranked by the formula of `lexical`, fed from the index's own lists of places; SQLite's `bm25` knows neither
-who may see what nor a score between 0 and 1. The number of words and the realm of every entry are held in memory, as
-are the vectors once they are asked for; both follow the writes of other processes.
+who may see what nor a score between 0 and 1. What ranking needs of every row is held in memory, in `sqlite_derived`; it
+follows the writes of other processes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import threading
-from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from indusagi_lsp.memory.index import DIGITS as COSINE_DIGITS
 from indusagi_lsp.memory.lexical import K1, B, Question, Statistics, best_score, relative_score
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import fuse
+from indusagi_lsp.memory.sqlite_derived import Derived
 from indusagi_lsp.memory.sqlite_schema import connect, faults, words_outdated
 from indusagi_lsp.memory.store import BaseStore, Change
 from indusagi_lsp.memory.text import NEAR_WEIGHT, OWN_WEIGHT, SPLIT_WEIGHT, TERMS_VERSION, index_terms, text_digest
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from indusagi_lsp.memory.matrix import Matrix
-
 _WEIGHTS = {"own": OWN_WEIGHT, "near": NEAR_WEIGHT, "split": SPLIT_WEIGHT}
 _ORDER = "ORDER BY e.created DESC, e.identifier, e.breadth"
 _ROW = "SELECT e.id, e.record, v.data, e.realm FROM entries e LEFT JOIN vectors v ON v.entry = e.id"
@@ -45,35 +43,6 @@ _PAGE = 16
 
 _BATCH = 500
 """How many entries are fetched at once by their numbers."""
-
-
-class _Sizes:
-    """The number of words and the realm of each entry, by row number."""
-
-    def __init__(self) -> None:
-        self.words = array("L")
-        self.realms = array("l")
-        self.numbers: dict[str, int] = {}
-
-    def put(self, row: int, realm: str, words: int) -> None:
-        missing = row + 1 - len(self.words)
-        if missing > 0:
-            self.words.extend([0] * missing)
-            self.realms.extend([-1] * missing)
-        self.words[row] = words
-        self.realms[row] = self.number(realm)
-
-    def remove(self, row: int) -> None:
-        self.realms[row] = -1
-
-    def number(self, realm: str) -> int:
-        return self.numbers.setdefault(realm, len(self.numbers))
-
-    def confined_to(self, realms: Sequence[str]) -> frozenset[int] | None:
-        """The numbers of some realms; None where those are all that there are, so that nothing need be looked at."""
-        if self.numbers.keys() <= set(realms):
-            return None
-        return frozenset(self.numbers[realm] for realm in realms if realm in self.numbers)
 
 
 class SqliteMemoryStore(BaseStore):
@@ -91,8 +60,7 @@ class SqliteMemoryStore(BaseStore):
         self._connection: sqlite3.Connection | None = None
         self._depth = 0
         self._seen = -1
-        self._sizes: _Sizes | None = None
-        self._matrices: dict[tuple[str, int], Matrix] = {}
+        self._derived = Derived()
 
     def close(self) -> None:
         """See `MemoryStore.close`."""
@@ -100,7 +68,7 @@ class SqliteMemoryStore(BaseStore):
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
-            self._forget_derived()
+            self._derived.forget()
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
@@ -213,8 +181,8 @@ class SqliteMemoryStore(BaseStore):
         with self._reading() as connection:
             if connection is None or limit == 0:
                 return []
-            matrix = self._matrix(connection, embedder, len(vector))
-            sizes = self._current_sizes(connection)
+            matrix = self._derived.matrix(connection, embedder, len(vector))
+            sizes = self._derived.sizes(connection)
             groups = sizes.confined_to(realms)
             hits: list[ScoredEntry] = []
             for portion in matrix.nearest(vector, groups, 4 * limit if limit else len(matrix)):
@@ -235,8 +203,8 @@ class SqliteMemoryStore(BaseStore):
                 return []
             raw, best = self._raw_scores(connection, Question.of(index_terms(query.text or "")), realms)
             words = {row: relative_score(score, best) for row, score in raw.items()}
-            matrix = self._matrix(connection, embedder, len(vector))
-            sizes = self._current_sizes(connection)
+            matrix = self._derived.matrix(connection, embedder, len(vector))
+            sizes = self._derived.sizes(connection)
             groups = sizes.confined_to(realms)
             first = 4 * limit if limit else len(matrix) + len(words)
             hits: list[ScoredEntry] = []
@@ -260,7 +228,7 @@ class SqliteMemoryStore(BaseStore):
         self, connection: sqlite3.Connection, question: Question, realms: Sequence[str]
     ) -> tuple[dict[int, float], float]:
         """The BM25 sums of all visible entries that share a word with the question, and that of an identical text."""
-        sizes = self._current_sizes(connection)
+        sizes = self._derived.sizes(connection)
         visible = sizes.confined_to(realms)
         entries, words = self._totals(connection, realms)
         weights: dict[str, dict[int, float]] = {}
@@ -404,7 +372,7 @@ class SqliteMemoryStore(BaseStore):
             " SET entries = entries + 1, words = words + excluded.words",
             (realm, terms.length),
         )
-        self._note_put(row, realm, entry, terms.length)
+        self._derived.put(row, realm, entry, terms.length)
 
     def _remove(self, connection: sqlite3.Connection, row: int) -> None:
         """Take an entry out; raises ValueError or TypeError, with nothing done, where its record cannot be read."""
@@ -424,7 +392,7 @@ class SqliteMemoryStore(BaseStore):
         connection.execute("DELETE FROM vectors WHERE entry = ?", (row,))
         connection.execute("DELETE FROM entries WHERE id = ?", (row,))
         connection.execute("UPDATE realms SET entries = entries - 1, words = words - ? WHERE name = ?", (words, realm))
-        self._note_removed(row)
+        self._derived.remove(row)
 
     @staticmethod
     def _ended(connection: sqlite3.Connection, realms: Sequence[str], now: datetime) -> list[int]:
@@ -435,59 +403,6 @@ class SqliteMemoryStore(BaseStore):
             (micros(now), *realms),
         )
         return [row for (row,) in rows]
-
-    # --- what is derived ----------------------------------------------------------------------------------------------
-
-    def _current_sizes(self, connection: sqlite3.Connection) -> _Sizes:
-        if self._sizes is None:
-            sizes = _Sizes()
-            for row, realm, words in connection.execute("SELECT id, realm, words FROM entries"):
-                sizes.put(row, realm, words)
-            self._sizes = sizes
-        return self._sizes
-
-    def _matrix(self, connection: sqlite3.Connection, embedder: str, length: int) -> Matrix:
-        matrix = self._matrices.get((embedder, length))
-        if matrix is None:
-            from indusagi_lsp.memory.index import load_numpy
-            from indusagi_lsp.memory.matrix import Matrix
-
-            matrix = Matrix(length)
-            sizes = self._current_sizes(connection)
-            cursor = connection.execute(
-                "SELECT entry, data FROM vectors WHERE embedder = ? AND length(data) = ?", (embedder, 4 * length)
-            )
-            numpy = load_numpy()
-            while rows := cursor.fetchmany(4096):
-                vectors = numpy.frombuffer(b"".join(data for _, data in rows), "<f4").reshape(-1, length)
-                sound = numpy.isfinite(vectors).all(axis=1)
-                vectors = vectors[sound]
-                ids = [row for (row, _), fit in zip(rows, sound, strict=True) if fit]
-                matrix.put(ids, [sizes.realms[row] for row in ids], vectors)
-            self._matrices[embedder, length] = matrix
-        return matrix
-
-    def _note_put(self, row: int, realm: str, entry: MemoryEntry, words: int) -> None:
-        if self._sizes is not None:
-            self._sizes.put(row, realm, words)
-        if entry.embedding is None or self._sizes is None:
-            return
-        matrix = self._matrices.get((entry.embedder or "", len(entry.embedding)))
-        if matrix is not None:
-            from indusagi_lsp.memory.index import load_numpy
-
-            vectors = load_numpy().asarray([entry.embedding], "<f4")
-            matrix.put([row], [self._sizes.number(realm)], vectors)
-
-    def _note_removed(self, row: int) -> None:
-        if self._sizes is not None:
-            self._sizes.remove(row)
-        for matrix in self._matrices.values():
-            matrix.remove(row)
-
-    def _forget_derived(self) -> None:
-        self._sizes = None
-        self._matrices.clear()
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -530,7 +445,7 @@ class SqliteMemoryStore(BaseStore):
                     connection.execute("COMMIT")
             except BaseException:
                 if self._depth == 1:
-                    self._forget_derived()
+                    self._derived.forget()
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                 raise
@@ -544,7 +459,7 @@ class SqliteMemoryStore(BaseStore):
         version = connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._seen:
             self._seen = version
-            self._forget_derived()
+            self._derived.forget()
 
     def _reindex(self, connection: sqlite3.Connection) -> None:
         """Cut all texts into words anew, since the way of doing so has changed."""
