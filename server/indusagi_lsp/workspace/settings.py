@@ -128,7 +128,8 @@ def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
                 continue
             parts = _parts(value) if isinstance(value, Mapping) else {"": value}
             for part, wanted in parts.items():
-                tried = {**values.get(key, {}), part: wanted} if part else wanted
+                before = values.get(key)
+                tried = {**(before if isinstance(before, dict) else {}), part: wanted} if part else wanted
                 try:
                     msgspec.convert({key: tried}, Settings)
                 except msgspec.ValidationError as error:

@@ -338,6 +338,19 @@ async def test_bad_settings_are_reported_and_the_good_ones_hold(rig: HostsRig) -
     assert (host.settings.thinking, host.settings.max_turns, host.settings.compaction.keep_recent) == (True, 100, 8)
 
 
+async def test_a_group_where_a_plain_value_belongs_is_reported_and_what_stood_before_holds(tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('model = "local:smollm2"\n', "utf-8")
+    rig = HostsRig(tmp_path, ["one"])
+    await rig.folder()
+    notices = await rig.hosts.configure({"model": {"name": "x"}, "maxTurns": 7})
+    assert ["indusagi.model" in notice.text for notice in notices] == [True]
+    host = next(iter(rig.hosts._hosts.values()))
+    assert (host.settings.model, host.settings.max_turns) == ("local:smollm2", 7)
+    await rig.hosts.shutdown()
+
+
 async def test_models_are_listed_with_how_to_set_a_better_one(rig: HostsRig) -> None:
     await rig.folder()
     listed = await rig.call(o.MODELS_LIST)
