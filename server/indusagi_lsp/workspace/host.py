@@ -99,7 +99,8 @@ class Host:
         self.signer = signer
         self.clock = clock
         self.blobs_dir = root / INDUSAGI / BLOBS
-        self.settings, self.notices = merge_settings(*settings)
+        self.settings, self._complaints = merge_settings(*settings)
+        self._reports: list[Notice] = []
         self.store = SessionStore(
             root / INDUSAGI / "sessions",
             signer=signer,
@@ -426,9 +427,14 @@ class Host:
             await self.use_model(live, model)
         return live.agent
 
+    @property
+    def notices(self) -> list[Notice]:
+        """What the user should know: of the settings that hold now, and of what has happened since the start."""
+        return [*self._complaints, *self._reports]
+
     def _notify(self, notice: Notice) -> None:
         """Keep what the user should know, and tell every session that is in use."""
-        self.notices.append(notice)
+        self._reports.append(notice)
         for live in self._live.values():
             live.agent.ledger.publish(notice)
 
@@ -449,11 +455,12 @@ class Host:
         Returns:
             A notice for each value that was not taken.
         """
-        self.settings, self.notices = merge_settings(*layers)
+        self.settings, self._complaints = merge_settings(*layers)
+        # A session may be opened or closed while models and rules are read.
         for live in tuple(self._live.values()):
             card = await self._card(live.chosen_model or self.model_id)
             live.agent.configure(await self._agent_config(card))
-        return self.notices
+        return self._complaints
 
     async def close(self) -> None:
         """End every run, and let go of every file."""

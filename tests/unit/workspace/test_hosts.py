@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from indusagi_lsp.contract.errors import (
     SessionForeign,
     SessionNotFound,
 )
-from indusagi_lsp.contract.events import QueueChanged, SessionChanged, TextDelta
+from indusagi_lsp.contract.events import Notice, QueueChanged, SessionChanged, TextDelta
 from indusagi_lsp.protocol import operations as o
 from unit.workspace.rig import HostsRig, RecordingOutlet
 
@@ -349,6 +350,33 @@ async def test_a_group_where_a_plain_value_belongs_is_reported_and_what_stood_be
     host = next(iter(rig.hosts._hosts.values()))
     assert (host.settings.model, host.settings.max_turns) == ("local:smollm2", 7)
     await rig.hosts.shutdown()
+
+
+async def test_other_settings_take_no_notice_away_but_their_own(rig: HostsRig) -> None:
+    await rig.folder()
+    host = next(iter(rig.hosts._hosts.values()))
+    await rig.hosts.configure({"maxTurns": "many"})
+    host._notify(Notice("warning", "polling", "looked for"))
+    await rig.hosts.configure({"maxTurns": 5})
+    assert [notice.code for notice in (await rig.call(o.STATUS)).workspaces[0].notices] == ["polling"]
+
+
+async def test_a_session_that_is_opened_while_settings_are_taken_does_no_harm(
+    rig: HostsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.folder()
+    await rig.new()
+    host = next(iter(rig.hosts._hosts.values()))
+    rules = host._rules
+
+    async def meanwhile() -> Any:
+        monkeypatch.setattr(host, "_rules", rules)
+        await rig.new()
+        return await rules()
+
+    monkeypatch.setattr(host, "_rules", meanwhile)
+    assert await rig.hosts.configure({"maxTurns": 5}) == []
+    assert len(host.live) == 2
 
 
 async def test_models_are_listed_with_how_to_set_a_better_one(rig: HostsRig) -> None:
