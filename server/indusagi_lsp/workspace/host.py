@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -463,15 +464,27 @@ class Host:
         return self._complaints
 
     async def close(self) -> None:
-        """End every run, and let go of every file."""
-        if self._watcher is not None:
-            await self._watcher.close()
-        if self._workflows is not None:
-            await self._workflows.close()
+        """End every run, every command, and let go of every file.
+
+        Raises:
+            PersistenceFault: the disk refused what was still to be written; the rest has ended all the same.
+        """
+        async with AsyncExitStack() as last:
+            # They end from the bottom up, each of them whatever became of the others.
+            if self._memory is not None:
+                last.push_async_callback(self._memory.close)
+            last.push_async_callback(self.store.close)
+            last.callback(self.files.close)
+            last.push_async_callback(self.toolbox.close)
+            last.push_async_callback(self._close_sessions)
+            if self._workflows is not None:
+                last.push_async_callback(self._workflows.close)
+            if self._watcher is not None:
+                last.push_async_callback(self._watcher.close)
+
+    async def _close_sessions(self) -> None:
         live, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(session.close() for session in live))
-        await self.toolbox.close()
-        self.files.close()
-        await self.store.close()
-        if self._memory is not None:
-            await self._memory.close()
+        ended = await asyncio.gather(*(session.close() for session in live), return_exceptions=True)
+        for failure in ended:
+            if failure is not None:
+                raise failure

@@ -195,7 +195,10 @@ class Hosts:
         """End everything; returns when all that was said is on disk."""
         self._closed = True
         hosts, self._hosts = list(self._hosts.values()), {}
-        await asyncio.gather(*(host.close() for host in hosts), return_exceptions=True)
+        ended = await asyncio.gather(*(host.close() for host in hosts), return_exceptions=True)
+        for host, failure in zip(hosts, ended, strict=True):
+            if failure is not None:
+                logger.error("%s did not end as it should", host.root, exc_info=failure)
         if self._models is not None:
             await self._models.close()
 

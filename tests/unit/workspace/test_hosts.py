@@ -18,6 +18,7 @@ from indusagi_lsp.contract.errors import (
     InvalidState,
     ModelError,
     NodeNotFound,
+    PersistenceFault,
     SessionForeign,
     SessionNotFound,
 )
@@ -475,6 +476,29 @@ async def test_idle_sessions_are_let_go_wholly_and_come_back(rig: HostsRig, monk
     assert len(host.live) <= 3
     assert len(host.store._open) == len(host.live)
     assert (await rig.say(sessions[0], "still here")).phase == "settled"
+
+
+async def test_a_session_that_cannot_be_closed_keeps_nothing_else_from_its_end(
+    rig: HostsRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.folder()
+    first, _ = await rig.new(), await rig.new()
+    host = next(iter(rig.hosts._hosts.values()))
+    closed: list[str] = []
+
+    async def refuse() -> None:
+        raise PersistenceFault("The disk is full.")
+
+    async def ended() -> None:
+        closed.append("toolbox")
+
+    monkeypatch.setattr(host.live[first].session, "close", refuse)
+    monkeypatch.setattr(host.toolbox, "close", ended)
+    await rig.hosts.shutdown()
+    assert closed == ["toolbox"]
+    assert not host.live
+    assert host.store.open_ids() == {first}
+    assert "The disk is full." in caplog.text
 
 
 async def test_a_refused_prompt_changes_no_model(rig: HostsRig) -> None:
