@@ -52,6 +52,14 @@ async def test_bad_bodies_are_answered(shared, body, msg_id, code):
     await still_alive(shared)
 
 
+async def test_half_a_character_in_a_uri_leaves_no_request_without_an_answer(shared):
+    shared.body(
+        b'{"jsonrpc":"2.0","id":"half","method":"indusagi/session/list","params":{"workspace":"file:///\\ud800"}}'
+    )
+    await shared.response("half")
+    await still_alive(shared)
+
+
 @pytest.mark.parametrize(
     "data",
     [

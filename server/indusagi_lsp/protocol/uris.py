@@ -33,7 +33,9 @@ def normalise_uri(uri: str) -> str:
         return uri
     try:
         parts = urlsplit(uri)
+        uri.encode("utf-8")
     except ValueError:
+        # No URI at all, or one with half a character, which no file has.
         return uri
     if parts.scheme.lower() != "file":
         return uri
@@ -61,7 +63,7 @@ def path_to_uri(path: str) -> str:
 
 
 def uri_to_path(uri: str) -> str | None:
-    """The path of this machine that a `file:` URI names, or None for another scheme or machine.
+    """The path of this machine that a `file:` URI names, or None for another scheme or machine, and for what is no URI.
 
     Args:
         uri: in any spelling.
@@ -69,11 +71,13 @@ def uri_to_path(uri: str) -> str | None:
     Returns:
         An absolute path, with surrogate escapes for bytes that are not UTF-8.
     """
-    parts = urlsplit(normalise_uri(uri))
+    try:
+        parts = urlsplit(normalise_uri(uri))
+        text = unquote_to_bytes(parts.path).decode("utf-8", errors="surrogateescape")
+    except ValueError:
+        return None
     if parts.scheme != "file":
         return None
-
-    text = unquote_to_bytes(parts.path).decode("utf-8", errors="surrogateescape")
     if parts.netloc:
         # A share (`file://server/share`): only Windows has paths for it.
         return "\\\\" + parts.netloc + text.replace("/", "\\") if os.name == "nt" else None

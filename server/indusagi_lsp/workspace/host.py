@@ -22,6 +22,7 @@ from indusagi_lsp.contract.places import Places
 from indusagi_lsp.contract.tools import Editor, Tool
 from indusagi_lsp.filehistory import FILES, FileHistory
 from indusagi_lsp.protocol import messages as m
+from indusagi_lsp.protocol.uris import path_to_uri
 from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
 from indusagi_lsp.sessions.redaction import redact_turn
 from indusagi_lsp.tools import PathGuard, excerpts
@@ -357,7 +358,7 @@ class Host:
         """What tools may ask of the editor."""
 
         def open_paths() -> list[str]:
-            base = f"{self.root.as_uri()}/"
+            base = f"{path_to_uri(str(self.root))}/"
             return [unquote(uri[len(base) :]) for uri in self._outlet.open_documents() if uri.startswith(base)]
 
         async def edit(path: str, text: str) -> bool:
@@ -380,7 +381,7 @@ class Host:
         unsaved = self._outlet.document(uri)
         if unsaved is not None:
             return unsaved
-        path = self._guard.relative(uri_path(uri))
+        path = self._guard.relative(str(uri_path(uri)))
         return self._guard.read_bytes(path, MAX_ATTACHED_BYTES).decode("utf-8", "replace")
 
     # --- the rest -----------------------------------------------------------------------------------------------------

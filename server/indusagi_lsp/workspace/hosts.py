@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -143,7 +142,7 @@ class Hosts:
             known = self._hosts.get(uri)
             if known is not None and known.trusted == trusted:
                 return
-            root = Path(uri_path(uri))
+            root = uri_path(uri)
             if not await asyncio.to_thread(root.is_dir):
                 message = f"{root} is not a folder."
                 raise InvalidInput(message, hint="Open a folder that exists.")

@@ -1,24 +1,21 @@
-"""File URIs and the paths that they stand for."""
+"""The paths that the file URIs of a client stand for."""
 
 from __future__ import annotations
 
-import os
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
 
 from indusagi_lsp.contract.errors import InvalidInput
+from indusagi_lsp.protocol.uris import uri_to_path
 
 
-def uri_path(uri: str) -> str:
+def uri_path(uri: str) -> Path:
     """The path of a file URI.
 
     Raises:
         InvalidInput: it is no URI of a file on this machine.
     """
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    path = uri_to_path(uri)
+    if path is None:
         message = f"{uri} is not a file on this machine."
         raise InvalidInput(message, hint="Send its text with it.")
-    path = unquote(parts.path)
-    if os.name == "nt" and path[2:3] == ":":
-        path = path[1:]
-    return path
+    return Path(path)

@@ -48,3 +48,9 @@ def test_other_schemes_are_left_alone():
     for uri in ("untitled:Untitled-1", "vscode-remote://ssh/x%20y", "git:/a", "", "nonsense"):
         assert normalise_uri(uri) == uri
         assert uri_to_path(uri) is None
+
+
+@pytest.mark.parametrize("uri", ["file:///\ud800", "file:///a\udc80", "file://[bad", "file:///a%00b"])
+def test_what_names_no_file_is_left_alone(uri):
+    assert normalise_uri(uri) == uri
+    assert uri_to_path(uri) is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import os
+import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +26,7 @@ from indusagi_lsp.contract.errors import (
 )
 from indusagi_lsp.contract.events import Notice, QueueChanged, SessionChanged, TextDelta
 from indusagi_lsp.protocol import operations as o
+from indusagi_lsp.protocol.uris import path_to_uri
 from unit.workspace.rig import HostsRig, RecordingOutlet
 
 LONG = "word " * 400
@@ -221,6 +224,31 @@ async def test_a_file_that_goes_along_is_marked_and_unsaved_text_wins(rig: Hosts
     assert any("on disk" in text for text in texts)
     assert any("in the editor" in text and "<context" in text for text in texts)
     assert uri
+
+
+@pytest.mark.parametrize("name", ["plain", "c++ (old), @home", "été"])
+async def test_the_open_documents_of_a_folder_are_known_whatever_it_is_called(rig: HostsRig, name: str) -> None:
+    await rig.folder(name)
+    path = rig.tmp_path / name / "a & b.py"
+    # As documents are called here: in the one spelling, which encodes less than pathlib does.
+    rig.outlet.documents[path_to_uri(str(path))] = "unsaved"
+    host = next(iter(rig.hosts._hosts.values()))
+    assert list(host._editor().open_paths()) == ["a & b.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="such names are a matter of Linux")
+async def test_a_folder_whose_name_is_no_text_is_opened(rig: HostsRig) -> None:
+    root = os.fsencode(rig.tmp_path) + b"/\xff"
+    await asyncio.to_thread(os.mkdir, root)
+    await rig.hosts.open_folder(path_to_uri(os.fsdecode(root)), "odd", True)  # noqa: FBT003 - the seam's shape
+    session = await rig.new()
+    assert (await rig.say(session, "hello")).phase == "settled"
+
+
+@pytest.mark.parametrize("uri", ["file://[bad", "untitled:x", "file://elsewhere/x", "file:///a%00b"])
+async def test_what_is_no_folder_here_is_refused_with_words(rig: HostsRig, uri: str) -> None:
+    with pytest.raises(InvalidInput, match="not a file on this machine"):
+        await rig.hosts.open_folder(uri, "x", True)  # noqa: FBT003 - the seam's shape
 
 
 @pytest.mark.parametrize(
