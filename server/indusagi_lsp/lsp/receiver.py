@@ -96,7 +96,10 @@ class Receiver:
                 "Batches are not part of the protocol; send one message at a time.",
             )
         elif not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            self._refuse(None, errors.INVALID_REQUEST, 'A message is one object with "jsonrpc": "2.0".')
+            # Without a method it may be an answer, whose id is one of ours and must not come back as one of theirs.
+            asks = isinstance(message, dict) and "method" in message
+            request_id = _id_of(message) if asks else None
+            self._refuse(request_id, errors.INVALID_REQUEST, 'A message is one object with "jsonrpc": "2.0".')
         elif "method" not in message:
             self._response(message)
         elif not isinstance(message["method"], str):
