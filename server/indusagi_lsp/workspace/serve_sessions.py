@@ -89,12 +89,14 @@ async def adopt(host: Host, params: m.SessionParams) -> m.AdoptResult:
 
 def info(host: Host, summary: SessionSummary) -> m.SessionInfo:
     """A session as lists show it, with what is known of it here and now."""
+    live = host.live.get(summary.id)
     state: m.SessionState = "idle"
-    if summary.id in host.running:
+    if live is not None and live.agent.running:
         state = "running"
     elif not summary.trusted:
         state = "foreign"
-    elif summary.interrupted:
+    elif summary.interrupted and not (live is not None and live.agent.phase in ("settled", "faulted")):
+        # The file cannot tell a run that failed from one that was cut off; who saw its end can.
         state = "interrupted"
     return session_info(summary, host.uri, state)
 

@@ -211,6 +211,16 @@ async def test_a_running_session_says_so_and_is_stopped_by_abort(tmp_path: Path)
     await rig.hosts.shutdown()
 
 
+async def test_a_run_that_failed_is_not_shown_as_interrupted(tmp_path: Path) -> None:
+    rig = HostsRig(tmp_path, [{"error": {"message": "no", "status": 400}}])
+    await rig.folder()
+    session = await rig.new()
+    assert (await rig.say(session, "go")).phase == "faulted"
+    assert (await rig.call(o.SESSION_LIST)).sessions[0].state == "idle"
+    assert (await rig.call(o.RESUME, sessionId=session)).session.state == "idle"
+    await rig.hosts.shutdown()
+
+
 async def test_a_file_that_goes_along_is_marked_and_unsaved_text_wins(rig: HostsRig) -> None:
     uri = await rig.folder()
     path = rig.tmp_path / "ws" / "a.py"
