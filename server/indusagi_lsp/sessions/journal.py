@@ -33,7 +33,7 @@ class Change(msgspec.Struct, frozen=True):
 
     `added` are new nodes, `head` is where the file says the live leaf is. `diverged` holds both leaves (ours first)
     when the two windows went different ways. `reloaded`: the file was replaced or cut and was read anew; `missing`: it
-    is gone.
+    is gone, which is told once; `rewritten`: it was gone, and what was said here is written anew.
     """
 
     added: tuple[str, ...] = ()
@@ -41,9 +41,10 @@ class Change(msgspec.Struct, frozen=True):
     diverged: tuple[str, ...] = ()
     reloaded: bool = False
     missing: bool = False
+    rewritten: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.diverged or self.reloaded or self.missing)
+        return bool(self.added or self.diverged or self.reloaded or self.missing or self.rewritten)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -335,7 +336,7 @@ class Journal:
             if line.record is not None:
                 state.take_record(line.record)
         leaf, own = self.graph.leaf, self._own
-        theirs = state.head
+        theirs, told = state.head, self._missing
         self._adopt(state, log_status)
         if leaf is None or leaf in self.graph:
             # The path is the same, and its ids are hashes: it is as much ours as it was.
@@ -348,7 +349,9 @@ class Journal:
         if lines and not heads:
             self._enqueue_head("append")
         apart = theirs is not None and leaf is not None and not self.graph.is_ancestor(theirs, leaf)
-        self._tell(Change((), theirs, (leaf, theirs) if apart and leaf and theirs else (), reloaded=True))
+        diverged = (leaf, theirs) if apart and leaf and theirs else ()
+        gone = log_status is None
+        self._tell(Change((), theirs, diverged, reloaded=not gone, missing=gone and not told, rewritten=gone))
 
     def _rescue(self) -> list[Node]:
         """The nodes of our live path that can still be read and are what their ids say."""

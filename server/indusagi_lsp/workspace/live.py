@@ -53,6 +53,8 @@ class LiveSession:
         self.agent.ledger.publish(SessionChanged(change.added, change.head, change.diverged))
         if change.missing:
             text = "The session's file is gone. What was said is in memory, and is written again with the next turn."
+            if change.rewritten:
+                text = "The session's file was gone. What was said is written anew."
             self.agent.ledger.publish(Notice("warning", "session_missing", text))
         elif change.reloaded:
             text = "The session's file was replaced by another program, and was read anew."

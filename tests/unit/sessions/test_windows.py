@@ -139,15 +139,27 @@ async def test_a_deleted_file_is_told_once_and_written_anew_with_the_next_turn(
     pair: tuple[Session, Session], window: Callable[..., SessionStore]
 ) -> None:
     first, _ = pair
+    told: list[Change] = []
+    first.listen(told.append)
     os.unlink(first.path)
     assert (await first.refresh()).missing
     assert not await first.refresh()
     assert words(first) == ["a", "b"]
     await first.append([user("c")])
+    assert [(one.missing, one.reloaded, one.rewritten) for one in told] == [(True, False, False), (False, False, True)]
     again = await window().open("s")
     assert words(again) == ["a", "b", "c"]
     assert again.trusted
     assert again.meta.cwd == CWD
+
+
+async def test_a_deleted_file_that_only_the_next_turn_misses_is_told_too(pair: tuple[Session, Session]) -> None:
+    first, _ = pair
+    told: list[Change] = []
+    first.listen(told.append)
+    os.unlink(first.path)
+    await first.append([user("c")])
+    assert [(one.missing, one.reloaded, one.rewritten) for one in told] == [(True, False, True)]
 
 
 async def test_a_deleted_folder(pair: tuple[Session, Session], window: Callable[..., SessionStore], root: Path) -> None:
