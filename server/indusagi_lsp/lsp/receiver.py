@@ -109,7 +109,12 @@ class Receiver:
         elif _id_of(message) is None:
             self._refuse(None, errors.INVALID_REQUEST, "The id of a request must be an integer or a text.")
         else:
-            self._request(message["id"], message["method"], message)
+            try:
+                self._request(message["id"], message["method"], message)
+            except Exception as error:
+                # A mistake of ours; whoever asked must not wait for ever because of it.
+                logger.exception("%s could not be handled", message["method"])
+                self._peer.refuse(message["id"], errors.error_of(error))
 
     def _request(self, request_id: int | str, method: str, message: dict[str, Any]) -> None:
         params = message.get("params")

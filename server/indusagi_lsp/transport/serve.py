@@ -139,10 +139,12 @@ class Session:
         code = await self._stopped
         self._lifeline.disarm("shutdown")
         self._lifeline.arm("end", ENDING_SECONDS, code)
-        with contextlib.suppress(Exception):
+        try:
             await self._server.finish()
-            # Whoever waited for the same gets to answer.
-            await asyncio.sleep(0.01)
+        except Exception:  # it must not hold the process
+            logger.exception("the work did not end as it should")
+        # Whoever waited for the same gets to answer.
+        await asyncio.sleep(0.01)
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

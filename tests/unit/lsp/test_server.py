@@ -272,6 +272,19 @@ async def test_a_wrong_field_is_named(params, words):
         assert word in error["message"]
 
 
+async def test_a_mistake_of_ours_is_answered_without_its_words(monkeypatch):
+    session = Session()
+    await session.start()
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(session.server.operations, "request", broken)
+    error = (await session.ask("indusagi/status"))["error"]
+    assert error["code"] == -32603
+    assert "secret" not in str(error)
+
+
 async def test_null_unknown_and_differently_spelled_fields_are_taken():
     session = Session()
     await session.start()
