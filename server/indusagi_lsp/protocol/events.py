@@ -71,7 +71,7 @@ def event_to_json(event: e.RunEvent, write_turn: TurnWriter = turn_to_json) -> d
         A new object, whose values may be shared with the event.
     """
     data: dict[str, Any] = {"kind": event.kind}
-    for attribute, name in _names(type(event)):
+    for attribute, name in _WIRE_NAMES[type(event)]:
         value = getattr(event, attribute)
         if isinstance(value, e.RunSnapshot):
             value = _snapshot_json(value, write_turn)
@@ -83,11 +83,6 @@ def event_to_json(event: e.RunEvent, write_turn: TurnWriter = turn_to_json) -> d
             value = list(value)
         data[name] = value
     return data
-
-
-def event_notification(workspace: str, session_id: str, run_id: str, seq: int, at: int, event: e.RunEvent) -> bytes:
-    """The whole body of one `indusagi/event`; see `EventEncoder`, which is cheaper for many."""
-    return EventEncoder().notification(workspace, session_id, run_id, seq, at, event)
 
 
 class EventEncoder:
@@ -170,10 +165,6 @@ def camel(name: str) -> str:
     """`run_id` as `runId`."""
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
-
-
-def _names(cls: type[Any]) -> tuple[tuple[str, str], ...]:
-    return _WIRE_NAMES[cls]
 
 
 EVENT_TYPES: tuple[type[Any], ...] = e.RunEvent.__args__

@@ -148,7 +148,7 @@ def memory_entry(entry: MemoryEntry) -> m.MemoryEntryView:
         id=entry.identifier,
         content=entry.content,
         tags=list(entry.tags),
-        metadata=_plain(entry.metadata),
+        metadata=dict(entry.metadata),
         scope=entry.scope.value,
         created_at=_ms(entry.created_at),
         updated_at=_ms(entry.updated_at),
@@ -169,10 +169,6 @@ def model_info(card: ModelCard, *, available: bool, note: str) -> m.ModelInfo:
         available=available,
         note=note or card.note,
     )
-
-
-def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(metadata)
 
 
 def _ms(moment: Any) -> int:

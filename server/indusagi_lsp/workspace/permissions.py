@@ -69,12 +69,6 @@ class Permissions:
             message = f"The permission could not be kept: {error.strerror or error}."
             raise PersistenceFault(message, hint=f"Make {self._folder} writable.") from error
 
-    def revoke_all(self) -> int:
-        """Take every permission of this workspace back; how many there were."""
-        count = len(self._read())
-        self._path.unlink(missing_ok=True)
-        return count
-
     def _read(self) -> Mapping[str, Permission]:
         # A file that cannot be understood grants nothing: when in doubt, the user is asked.
         try:

@@ -14,7 +14,6 @@ from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import (
     EVENT_TYPES,
     EventEncoder,
-    event_notification,
     event_to_json,
     snapshot_view,
 )
@@ -62,7 +61,7 @@ def test_every_kind_is_here():
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
 def test_the_fast_way_and_the_plain_way_agree(event):
-    params = json.loads(event_notification("w", "s", "r", 7, 9, event))["params"]
+    params = json.loads(EventEncoder().notification("w", "s", "r", 7, 9, event))["params"]
     assert params["event"] == event_to_json(event)
     assert params["event"]["kind"] == event.kind
     taken = msgspec.convert(params, m.EventParams)
@@ -88,11 +87,11 @@ def test_a_snapshot_is_the_same_in_both_forms():
 @given(st.text(), st.text(), st.text(), st.text())
 def test_any_text_survives(workspace, session, run, delta):
     """Also a lone surrogate, which UTF-8 has no bytes for."""
-    body = event_notification(workspace, session, run, 1, 2, e.TextDelta(delta + "\ud800"))
+    body = EventEncoder().notification(workspace, session, run, 1, 2, e.TextDelta(delta + "\ud800"))
     params = json.loads(body)["params"]
     assert (params["workspace"], params["sessionId"], params["runId"]) == (workspace, session, run)
     assert params["event"]["delta"] == delta + "\ud800"
-    body = event_notification(
+    body = EventEncoder().notification(
         workspace,
         session,
         run,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Json: TypeAlias = dict[str, Any]
-TRIGGERS = ("@", "#", "/")
 _WORD = re.compile(r"(?:(?<=\s)|^)([@#/])([^\s@#]*)\Z")
 _MOST_FILES = 100
 _MOST_WALKED = 20_000

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from indusagi_lsp.contract.text import visible
-
 YOU = "## You"
 ANSWER = "## Indusagi"
 _BINDING = re.compile(r"<!--\s*indusagi:\s*session=([A-Za-z0-9._-]{1,128})\s*-->")
@@ -75,11 +73,6 @@ def last_section(lines: Sequence[str]) -> Section:
         return Section("", heading, len(lines))
     text = "".join(line for line in lines[first:] if not is_binding(line)).strip()
     return Section(text, heading, first)
-
-
-def quoted_answer(text: str) -> str:
-    """An answer's text as it may stand in the document: nothing hidden, and no line that would speak for the user."""
-    return "".join(guard_line(line) for line in visible(text).splitlines(keepends=True))
 
 
 def guard_line(line: str) -> str:
