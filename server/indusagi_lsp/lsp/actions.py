@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from indusagi_lsp.lsp.documents import Document
+from indusagi_lsp.lsp.documents import Document, Range
 from indusagi_lsp.protocol.operations import ASK, REMEMBER, Operation
 
 Json: TypeAlias = dict[str, Any]
@@ -24,18 +24,8 @@ _MOST_REMEMBERED = 100_000
 _MOST_MESSAGE = 10_000
 
 
-class _At(msgspec.Struct, frozen=True):
-    line: int
-    character: int
-
-
-class _Span(msgspec.Struct, frozen=True):
-    start: _At
-    end: _At
-
-
 class _Diagnostic(msgspec.Struct, frozen=True):
-    range: _Span
+    range: Range
     message: str
     source: str | None = None
 
@@ -47,7 +37,7 @@ class _Context(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    range: _Span
+    range: Range
     context: _Context = _Context()
 
 

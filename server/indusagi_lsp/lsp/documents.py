@@ -23,19 +23,23 @@ _ENDS = "\r\n"
 _MOST_SPLICES = 500
 
 
-class _Position(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
+    """An LSP position, in the client's units."""
+
     line: int
     character: int
 
 
-class _Range(msgspec.Struct, frozen=True):
-    start: _Position
-    end: _Position
+class Range(msgspec.Struct, frozen=True):
+    """An LSP range."""
+
+    start: Position
+    end: Position
 
 
 class _Change(msgspec.Struct, frozen=True):
     text: str
-    range: _Range | None = None
+    range: Range | None = None
 
 
 class _Opened(msgspec.Struct, frozen=True, rename="camel"):
@@ -140,7 +144,7 @@ class Document:
 
     def selected(self, selection: Any) -> str:
         """The text of an LSP range, as decoded JSON."""
-        found = msgspec.convert(selection, _Range)
+        found = msgspec.convert(selection, Range)
         return self.between(self._place(found.start), self._place(found.end))
 
     def anchor(self, line: int, index: int) -> Anchor:
@@ -197,7 +201,7 @@ class Document:
             )
         self._replace(0, len(self.lines), new)
 
-    def _change_range(self, where: _Range, new: str) -> None:
+    def _change_range(self, where: Range, new: str) -> None:
         (first, begin), (last, end) = self._place(where.start), self._place(where.end)
         if (last, end) < (first, begin):
             (first, begin), (last, end) = (last, end), (first, begin)
@@ -231,7 +235,7 @@ class Document:
             else:
                 anchor.line += new_end[0] - end[0]
 
-    def _place(self, position: _Position) -> Place:
+    def _place(self, position: Position) -> Place:
         line = min(max(position.line, 0), len(self.lines))
         if line < position.line:
             return len(self.lines), 0

@@ -14,7 +14,7 @@ from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.text import visible, visible_line
 from indusagi_lsp.lsp.chat.chats import COMMANDS, Chats
 from indusagi_lsp.lsp.chat.text import last_section, links
-from indusagi_lsp.lsp.documents import Document, units_of
+from indusagi_lsp.lsp.documents import Document, Position, units_of
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.operations import ABORT, CHAT_SEND, MEMORY_LIST
 from indusagi_lsp.protocol.uris import normalise_uri, uri_to_path
@@ -33,13 +33,8 @@ _FILE, _TEXT, _FUNCTION = 17, 1, 3
 _LABEL_CHARS = 80
 
 
-class _At(msgspec.Struct, frozen=True):
-    line: int
-    character: int
-
-
 class _Placed(msgspec.Struct, frozen=True):
-    position: _At
+    position: Position
 
 
 class ChatHelps:
@@ -99,7 +94,7 @@ class ChatHelps:
                 found.append({"range": span, "target": f"{uri}#L{line + 1}", "tooltip": "The turn in its session"})
         return found
 
-    async def _definition(self, document: Document, at: _At) -> Json | None:
+    async def _definition(self, document: Document, at: Position) -> Json | None:
         index = document.index(at.line, at.character)
         for link in links(document.lines[: at.line + 1]):
             if link.line == at.line and link.start <= index <= link.end:
@@ -121,7 +116,7 @@ class ChatHelps:
         uri, places = await locate(folder, session_id, [node], document.encoding)
         return (uri, places[node]) if node in places else None
 
-    async def _completion(self, document: Document, at: _At) -> Json:
+    async def _completion(self, document: Document, at: Position) -> Json:
         line = document.line(at.line)
         index = document.index(at.line, at.character)
         match = _WORD.search(line[:index])

@@ -15,7 +15,7 @@ import msgspec
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.jsontext import dumps
 from indusagi_lsp.lsp.client import ClientFeatures
-from indusagi_lsp.lsp.documents import Document, Documents, uri_in
+from indusagi_lsp.lsp.documents import Document, Documents, Position, Range, uri_in
 from indusagi_lsp.lsp.engine import Engine
 from indusagi_lsp.lsp.peer import Peer
 from indusagi_lsp.lsp.sessionfiles.answers import Answers
@@ -34,22 +34,12 @@ _FOREIGN_LIMIT = 1000
 Spawn: TypeAlias = Callable[[Any], asyncio.Task[Any]]
 
 
-class _At(msgspec.Struct, frozen=True):
-    line: int
-    character: int
-
-
-class _Span(msgspec.Struct, frozen=True):
-    start: _At
-    end: _At
-
-
 class _Placed(msgspec.Struct, frozen=True):
-    position: _At
+    position: Position
 
 
 class _Ranged(msgspec.Struct, frozen=True):
-    range: _Span
+    range: Range
 
 
 class _Open:
