@@ -1,7 +1,6 @@
 """The language server: lifecycle, operations as requests and commands, and what the engine may say.
 
-Thin: validate, hand over, answer. None of the engine's work is done here, and this module imports nothing
-    heavy; ask
+Thin: validate, hand over, answer. None of the engine's work is done here, and this module imports nothing heavy; ask
 `create_server` for a server.
 """
 

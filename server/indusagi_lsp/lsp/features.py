@@ -1,4 +1,4 @@
-"""The standard notifications that we take, each handed on in two lines.
+"""What pygls dispatches for us: `initialize` and the notifications about the client itself, handed on in two lines.
 
 pygls finds the server by the name of the first parameter, and reads the annotations at run time.
 """

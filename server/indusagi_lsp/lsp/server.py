@@ -66,8 +66,7 @@ class IndusagiServer(LanguageServer):
         self._log_level = logging.getLogger("indusagi_lsp").level
         self.features = self._announced = ClientFeatures()
 
-    # --- the byte layer's side
-    # ------------------------------------------------------------------------------------
+    # --- the byte layer's side ----------------------------------------------------------------------------------------
 
     def attach(self, outbox: Outbox, control: Control) -> None:
         """Take what the server needs of the byte layer, once, before anything is received."""
@@ -111,8 +110,7 @@ class IndusagiServer(LanguageServer):
         """Have `work` done in a thread once `initialize` is answered."""
         self._when_idle.append(work)
 
-    # --- lifecycle
-    # ------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def announced(self, capabilities: Any) -> None:
         """Take the client's capabilities as decoded JSON: to turn pygls' types back into it costs time at the start."""
@@ -171,8 +169,7 @@ class IndusagiServer(LanguageServer):
         """The client's cancel button."""
         self.board.cancel(token)
 
-    # --- settings and documents
-    # -----------------------------------------------------------------------------------
+    # --- settings and documents ---------------------------------------------------------------------------------------
 
     async def pull_configuration(self) -> None:
         """Ask the client for our section of its settings, and apply them."""
@@ -212,8 +209,7 @@ class IndusagiServer(LanguageServer):
         document = self.documents.get(uri)
         return None if document is None else document.text
 
-    # --- small things
-    # ---------------------------------------------------------------------------------------------
+    # --- small things -------------------------------------------------------------------------------------------------
 
     def complain(self, sentence: str) -> None:
         """Show one sentence to the user."""

@@ -1,10 +1,9 @@
 """What leaves: a queue in front of the client, bounded in bytes, that never makes the event loop wait.
 
 The first frame of a turn of the event loop is written at once, those that follow in the same turn together at its
-end. What the client does not take goes to a thread. Control messages
-(answers, requests) are never dropped. Events are, above a hard limit: their stream then owes the client one
-gap message, which goes out when the queue has drained, so that a client learns of the loss although nothing
-else may follow.
+end. What the client does not take goes to a thread. Control messages (answers, requests) are never dropped. Events
+are, above a hard limit: their stream then owes the client one gap message, which goes out when the queue has drained,
+so that a client learns of the loss although nothing else may follow.
 """
 
 from __future__ import annotations
