@@ -55,7 +55,9 @@ def test_what_is_sent_arrives_whole_and_in_order(ends):
     assert reader.all() == bodies
 
 
-async def test_one_turn_of_the_loop_is_written_together(ends):
+async def test_one_turn_of_the_loop_is_written_together(ends, monkeypatch):
+    writes, write = [], os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: (writes.append(fd), write(fd, data))[1])
     reader, outbox = Reader(ends[0]), ThreadedOutbox(ends[1], defer=asyncio.get_running_loop().call_soon)
     reader.go.set()
     bodies = []
@@ -67,6 +69,7 @@ async def test_one_turn_of_the_loop_is_written_together(ends):
     outbox.send(b"last")
     await asyncio.to_thread(outbox.close, 20)
     assert await asyncio.to_thread(reader.all) == [*bodies, b"last"]
+    assert writes.count(ends[1]) < 2 * 500 + 50, "one at once, the rest of the turn together, for each of 500 turns"
 
 
 def test_a_reader_that_stops_costs_neither_time_nor_memory(ends):
