@@ -223,7 +223,8 @@ class PostgresMemoryStore(BaseStore):
         )
         ranked = sorted((-scores[row], -created, bytes(name), breadth, row) for row, created, name, breadth in keys)
         taken: list[tuple[int, MemoryEntry]] = []
-        size = len(ranked) if limit is None else max(_PAGE, limit)
+        # No key may be left: the filters take all, or another agent has removed the rows meanwhile.
+        size = max(_PAGE, len(ranked) if limit is None else limit)
         for start in range(0, len(ranked), size):
             batch = [key[4] for key in ranked[start : start + size]]
             found = dict(self._entries(run(f"{_ROW} WHERE id = ANY(%s) AND realm = ANY(%s)", (batch, list(realms)))))

@@ -329,6 +329,12 @@ class TestFilters:
             assert ids(found) == ["wanted"]
         assert ids(store.recall("postgres sql", MemoryQuery(tags=["mine"], max_results=5))) == ["wanted"]
 
+    def test_filters_that_take_every_match_leave_nothing(self, bench):
+        store = bench.open(embedder=WheelEmbedder())
+        store.store(entry("near", "postgres sql table", tags=["other"]))
+        for query in ({"text": "postgres sql"}, {"semantic_text": "postgres sql"}, {}):
+            assert store.search(MemoryQuery(tags=["mine"], **query)) == []
+
 
 class TestTime:
     def test_one_moment_in_any_spelling(self, bench):
