@@ -109,7 +109,7 @@ def test_a_person_at_a_terminal_is_asked(bench: Bench) -> None:
     terminal = bench.terminal("run", "flow", "--input", "who=you")
     terminal.expect("Go on, you\\?")
     terminal.expect("Allow\\? .*:")
-    terminal.sendline("o")
+    terminal.sendline("y")
     terminal.expect("flow  done  3 of 3 steps")
     terminal.expect(pexpect.EOF)
     terminal.close()
@@ -147,7 +147,7 @@ def test_a_killed_server_leaves_an_execution_that_goes_on(bench: Bench) -> None:
     assert (again.returncode, "of unknown outcome: second" in again.stdout) == (1, True)
     terminal = bench.terminal("resume", execution["executionId"], "--done", "second")
     terminal.expect("Go on, me\\?")
-    terminal.sendline("o")
+    terminal.sendline("y")
     terminal.expect("flow  done  3 of 3 steps")
     terminal.close()
     assert (bench.folder / "first").read_text() == "x"
