@@ -46,6 +46,8 @@ class Editor:
         self.documents: dict[str, tuple[int, str]] = {}
         self.edits: list[Any] = []
         self.shown: list[str] = []
+        self.told: dict[str, list[str]] = {}
+        """By URI: the codes of what was published last, also while something else was awaited."""
         self.number = 0
 
     @classmethod
@@ -85,8 +87,15 @@ class Editor:
             if message.get("method") == method:
                 return message["params"]
 
+    async def until_told(self, uri: str, codes: list[str], limit: float = 20) -> None:
+        """Wait until just these codes are published for a document."""
+        while self.told.get(uri) != codes:
+            self.handle(await self.wire.receive(limit))
+
     def handle(self, message: Any) -> None:
         method, params = message.get("method"), message.get("params")
+        if method == "textDocument/publishDiagnostics":
+            self.told[params["uri"]] = [one["code"] for one in params["diagnostics"]]
         if "id" not in message or method is None:
             return
         result: Any = None

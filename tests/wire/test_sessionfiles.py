@@ -18,10 +18,6 @@ def session_file(root, text: str):
     return path
 
 
-async def diagnostics(editor: Editor) -> list[str]:
-    return [one["code"] for one in (await editor.until("textDocument/publishDiagnostics"))["diagnostics"]]
-
-
 async def test_only_what_the_client_can_use_is_announced(start, tmp_path):
     editor = await Editor.start(start, tmp_path)
     capabilities = editor.answer["result"]["capabilities"]
@@ -64,17 +60,18 @@ async def test_a_session_file_from_open_to_adopted(start, tmp_path):
     text = path.read_text("utf-8")
     assert '"id":"\n' not in text
     editor.type(uri, [{"text": text}])
-    assert await diagnostics(editor) == ["foreign"]
+    await editor.until_told(uri, ["foreign"])
     await editor.command(adopt["command"]["command"], adopt["command"]["arguments"][0])
     # The editor is told that it is nobody else's any more, without any word of its own.
-    assert await diagnostics(editor) == []
+    await editor.until_told(uri, [])
 
     lenses = (await editor.ask("textDocument/codeLens", {"textDocument": document}))["result"]
     fork = next(one["command"] for one in lenses if one["command"]["title"] == "Fork here")
     done = await editor.command(fork["command"], fork["arguments"][0])
     assert done["result"]["leaf"] == fork["arguments"][0]["node"]
+    editor.told.clear()
     editor.wire.send(method="textDocument/didClose", params={"textDocument": document})
-    assert await diagnostics(editor) == []
+    await editor.until_told(uri, [])
 
 
 async def test_workspace_symbols_search_all_sessions(start, tmp_path):
