@@ -307,7 +307,12 @@ class Journal:
         return last.role != ASSISTANT or bool(last.tool_calls)
 
     async def _recover(self) -> None:
-        """The file is not ours any more: read it anew, and queue again what of our live path it lacks."""
+        """The file is not ours any more: read it anew, and queue again what of our live path it lacks.
+
+        Where it is only gone, it is put back first, as it was: what is in memory is less than what it held (other
+        branches' condensations, records that are not understood).
+        """
+        gone = await asyncio.to_thread(self._put_back)
         state, log_status = self._store.fresh_state(self.id), None
         mine = await asyncio.to_thread(self._rescue)
         try:
@@ -350,8 +355,18 @@ class Journal:
             self._enqueue_head("append")
         apart = theirs is not None and leaf is not None and not self.graph.is_ancestor(theirs, leaf)
         diverged = (leaf, theirs) if apart and leaf and theirs else ()
-        gone = log_status is None
+        gone = gone or log_status is None
         self._tell(Change((), theirs, diverged, reloaded=not gone, missing=gone and not told, rewritten=gone))
+
+    def _put_back(self) -> bool:
+        source = self.graph.source
+        if not isinstance(source, FileSource):
+            return False
+        try:
+            with source.open() as content:
+                return self._log.put_back(content)
+        except SessionDeleted:
+            raise SessionNotFound(self.id) from None
 
     def _rescue(self) -> list[Node]:
         """The nodes of our live path that can still be read and are what their ids say."""

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
+from typing import BinaryIO
 
 import msgspec
 import orjson
@@ -22,6 +23,7 @@ from indusagi_lsp.sessions.records import Record, parse_line
 
 MARK_BYTES = 64
 _KEEP_UNSYNCED = 32 << 20
+_PIECE = 1 << 20
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -336,6 +338,44 @@ class SessionLog:
         self._failed = None
         self.synced(len(content))
         return f"The disk failed to keep {self.path} ({cause.strerror or cause}); it was written anew to another place."
+
+    def put_back(self, content: BinaryIO) -> bool:
+        """Where the file is gone, write it anew, byte for byte.
+
+        Args:
+            content: what it held, for instance through a descriptor that was open before.
+
+        Returns:
+            Whether it was gone and is there again. A file that stands in its place is left alone.
+
+        Raises:
+            SessionDeleted: a window of ours deleted the session.
+            PersistenceFault: the disk refused.
+        """
+        temporary = f"{self.path}.{os.getpid()}.new"
+        try:
+            self._folder.check()
+            with self.lock.held():
+                if os.path.lexists(self.path):
+                    return False
+                if os.path.getsize(self._folder.lock_path(self._id)):
+                    raise SessionDeleted
+                fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                try:
+                    while piece := content.read(_PIECE):
+                        write_all(self._calls, fd, piece)
+                    self._calls.datasync(fd)
+                    self._calls.replace(temporary, self.path)
+                    self._folder.sync()
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary)
+                    raise
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            raise self._fault("written", error) from error
+        return True
 
     def _keep(self, offset: int, data: bytes) -> None:
         """Keep what is not synced yet, in case the sync fails."""

@@ -153,6 +153,32 @@ async def test_a_deleted_file_is_told_once_and_written_anew_with_the_next_turn(
     assert again.meta.cwd == CWD
 
 
+async def test_a_deleted_file_comes_back_byte_for_byte_before_the_next_turn(
+    pair: tuple[Session, Session], window: Callable[..., SessionStore]
+) -> None:
+    first, second = pair
+    start = first.graph.leaf
+    assert start is not None
+    [aside] = await first.append([user("another branch")])
+    await first.label(aside.id, "aside")
+    await first.move_head(start, "resume")
+    with open(first.path, "ab") as file:
+        file.write(b'{"type":"of a later version","kept":[1,  2]}\n')
+    await first.append([user("c")])
+    await second.refresh()
+    content = Path(first.path).read_bytes()
+
+    os.unlink(first.path)
+    [ours] = await first.append([user("d")])
+    [theirs] = await second.append([user("e")])
+    assert Path(first.path).read_bytes().startswith(content)
+    again = await window().open("s")
+    assert again.report.clean
+    assert again.labels == {aside.id: "aside"}
+    assert set(again.graph.leaves()) == {aside.id, ours.id, theirs.id}
+    assert not list(Path(first.path).parent.glob("*.new"))
+
+
 async def test_a_deleted_file_that_only_the_next_turn_misses_is_told_too(pair: tuple[Session, Session]) -> None:
     first, _ = pair
     told: list[Change] = []
