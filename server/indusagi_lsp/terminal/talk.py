@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
 from indusagi_lsp.protocol.uris import path_to_uri
-from indusagi_lsp.terminal.client import Client, NotificationHandler, ServerGoneError
+from indusagi_lsp.terminal.client import Client, NotificationHandler, RemoteError, ServerGoneError
 from indusagi_lsp.terminal.view import RunView, Screen, show_error
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Talk:
         self.session_model: str | None = None
         self.models: list[m.ModelInfo] = []
         self._named_model: str | None = None
+        self._beginning = asyncio.Lock()
+        self._stop_at_once = False
         self._approve = approve
         self._on_notification = dict(on_notification or {})
         self._client: Client | None = None
@@ -146,12 +149,14 @@ class Talk:
 
     async def begin(self) -> str:
         """The session, made now if there is none yet; gives its id."""
-        if self.session is None:
+        async with self._beginning:
+            if self.session is not None:
+                return self.session
             info: m.SessionInfo = await self.client.call(
                 ops.SESSION_NEW, m.SessionNewParams(workspace=self.workspace, model=self.model)
             )
             self.session = info.id
-        return self.session
+            return info.id
 
     async def resume(self, session_id: str, *, limit: int = 200) -> m.SessionView:
         """Go on with a session that there is.
@@ -169,18 +174,34 @@ class Talk:
 
     async def submit(self, text: str, mode: Literal["queue", "steer"] = "queue") -> m.SnapshotView:
         """Say something; returns when the run has ended."""
-        session_id = await self.begin()
+        try:
+            session_id = await self.begin()
+        finally:
+            stop, self._stop_at_once = self._stop_at_once, False
         self.view.begin()
-        snapshot: m.SnapshotView = await self.client.call(
-            ops.SUBMIT,
-            m.SubmitParams(session_id=session_id, workspace=self.workspace, text=text, mode=mode, model=self.model),
-        )
-        return snapshot
+        params = m.SubmitParams(session_id=session_id, workspace=self.workspace, text=text, mode=mode, model=self.model)
+        stopping = asyncio.create_task(self._stop()) if stop else None
+        try:
+            # Sent without a step of the event loop in between, so that no abort overtakes it.
+            snapshot: m.SnapshotView = await self.client.call(ops.SUBMIT, params)
+            return snapshot
+        finally:
+            if stopping is not None:
+                stopping.cancel()
+
+    async def _stop(self) -> None:
+        with suppress(RemoteError, ServerGoneError):
+            await self.abort()
 
     async def abort(self) -> None:
-        """End the run; what was said is kept."""
-        if self.session is not None:
-            await self.client.call(ops.ABORT, self.params())
+        """End the run of a `submit` that goes on; what was said is kept.
+
+        While that one still makes the session, the run ends as soon as it has begun.
+        """
+        if self.session is None:
+            self._stop_at_once = True
+            return
+        await self.client.call(ops.ABORT, self.params())
 
     def params(self) -> m.SessionParams:
         """The session, as most operations name it."""

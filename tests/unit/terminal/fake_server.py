@@ -157,6 +157,8 @@ class FakeServer:
                      "local": True, "available": True, "note": "small"}  # fmt: skip
             return {"models": [model], "current": "local:small", "hint": "Set a key for a better one."}
         if short == "session/new":
+            while os.path.exists(os.environ.get("FAKE_NEW_WAITS", "")):
+                time.sleep(0.01)
             return self.info()
         if short == "session/list":
             return {"sessions": [self.info()], "nextCursor": None}

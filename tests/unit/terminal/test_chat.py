@@ -294,6 +294,31 @@ async def test_a_session_is_not_left_while_it_answers(options: Options, wire: Wi
         assert len(wire.messages("indusagi/session/new")) == 1
 
 
+async def test_ctrl_c_while_the_session_is_still_made_stops_the_run_and_a_second_prompt_makes_none(
+    options: Options, wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = tmp_path / "waits"
+    waits.touch()
+    monkeypatch.setenv("FAKE_NEW_WAITS", str(waits))
+    async with person(options) as one:
+        one.press("slow" + ENTER)
+        await one.sees("> slow")
+        one.press("hello" + ENTER)
+        await one.sees("> hello")
+        one.press(CTRL_C)
+        for _ in range(500):
+            if one.chat.talk.view.activity == "stopping":
+                break
+            await asyncio.sleep(0.01)
+        assert one.chat.talk.session is None
+        waits.unlink()
+        await one.sees("Stopped. What was said is kept")
+        await one.sees("Done.")
+        assert len(wire.messages("indusagi/session/new")) == 1
+        sent = [str(message.get("method")) for message in wire.messages()]
+        assert sent.index("indusagi/submit") < sent.index("indusagi/abort")
+
+
 @pytest.mark.parametrize("keys", ["/quit" + ENTER, CTRL_D])
 async def test_leaving_ends_the_run_and_then_says_the_way_back(options: Options, wire: Wire, keys: str) -> None:
     async with person(options) as one:
