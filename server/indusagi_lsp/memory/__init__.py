@@ -6,7 +6,7 @@ worker threads; `MemoryService` does so.
 
 from __future__ import annotations
 
-from indusagi_lsp.memory.embedding import EmbeddingProvider
+from indusagi_lsp.memory.embedding import EmbeddingProvider, RecentVectors
 from indusagi_lsp.memory.entry import (
     ExpirationPolicy,
     MemoryEntry,
@@ -38,6 +38,7 @@ __all__ = [
     "MemorySource",
     "MemoryStore",
     "Migrated",
+    "RecentVectors",
     "Remembered",
     "ScoredEntry",
     "SqliteMemoryStore",

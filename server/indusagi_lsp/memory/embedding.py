@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import math
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.memory.entry import is_vector
@@ -37,6 +39,52 @@ class EmbeddingProvider(abc.ABC):
     @abc.abstractmethod
     def batch_embed(self, texts: list[str]) -> list[list[float]]:
         """The vectors of several texts, in their order."""
+
+
+class RecentVectors(EmbeddingProvider):
+    """An embedder that keeps what it made last.
+
+    One question goes to several stores, and what shall be remembered is looked for first.
+
+    Args:
+        embedder: makes the vectors.
+        most: how many are kept.
+    """
+
+    def __init__(self, embedder: EmbeddingProvider, most: int = 32) -> None:
+        self._embedder = embedder
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, list[float]] = OrderedDict()
+
+    @property
+    def id(self) -> str:
+        """See `EmbeddingProvider.id`."""
+        return self._embedder.id
+
+    @property
+    def weight(self) -> float:
+        """See `EmbeddingProvider.weight`."""
+        return self._embedder.weight
+
+    def embed(self, text: str) -> list[float]:
+        """See `EmbeddingProvider.embed`; raises what the embedder raises."""
+        return self.batch_embed([text])[0]
+
+    def batch_embed(self, texts: list[str]) -> list[list[float]]:
+        """See `EmbeddingProvider.batch_embed`; raises what the embedder raises."""
+        with self._lock:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+        missing = list(dict.fromkeys(text for text in texts if text not in found))
+        if missing:
+            found.update(zip(missing, self._embedder.batch_embed(missing), strict=True))
+        with self._lock:
+            for text in texts[-self._most :]:
+                self._kept[text] = found[text]
+                self._kept.move_to_end(text)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return [found[text] for text in texts]
 
 
 CONTEXT_SHARE = 0.5

@@ -96,7 +96,8 @@ class MemoryService:
             ttl_seconds: how long, in seconds; None for ever.
             context: the turns around it, which help to find it.
             tainted: whether the text came from where an attacker may write.
-            supersedes: the identifier of an entry that this one replaces; the old one is kept, and linked.
+            supersedes: the identifier of an entry that this one replaces, also where an equal text is there already;
+                the old one is kept, and linked.
 
         Raises:
             InvalidInput: the text is empty, too long, or holds a secret; or there is nothing to supersede.
@@ -140,7 +141,8 @@ class MemoryService:
         Returns:
             The best first, each with its score.
         """
-        query = self._query(scope, tags, limit or DEFAULT_LIMIT, min_relevance=min_relevance, superseded=False)
+        most = DEFAULT_LIMIT if limit is None else limit
+        query = self._query(scope, tags, most, min_relevance=min_relevance, superseded=False)
         return await asyncio.to_thread(self._recall, text, query)
 
     async def recall_for_prompt(self, text: str, *, limit: int = 5, min_relevance: float | None = None) -> Hits:
@@ -221,7 +223,9 @@ class MemoryService:
             MemoryQuery(scope=entry.scope, max_results=5, min_relevance=SIMILAR_SCORE, superseded=False),
         )
         kept, created = self._store_of(entry.scope).remember(entry)
-        if old is not None and created:
+        if old is not None and kept.identifier not in (old.identifier, old.superseded_by):
+            if not created and kept.supersedes is None:
+                kept = self._holder(kept.identifier).amend(kept.identifier, supersedes=old.identifier)
             self._holder(old.identifier).amend(old.identifier, superseded_by=kept.identifier)
         others = tuple(hit for hit in similar if hit.entry.identifier not in (kept.identifier, entry.supersedes))
         return Remembered(kept, created, others)

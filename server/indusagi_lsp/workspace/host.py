@@ -399,6 +399,7 @@ class Host:
                 signer=self.signer,
                 clock=self.clock,
                 new_id=self._new_id,
+                report=self._notify,
             )
         return self._memory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from blockbuster import BlockBuster
@@ -15,8 +16,9 @@ from indusagi_lsp.memory import (
     MemoryScope,
     MemoryService,
     MemorySource,
+    RecentVectors,
 )
-from unit.memory.backends import START, FakeTime, mac_with
+from unit.memory.backends import START, FakeTime, WheelEmbedder, mac_with
 
 
 @pytest.fixture
@@ -93,6 +95,54 @@ async def test_what_contradicts_supersedes_and_erases_nothing(service):
     assert (await service.remember("Ann loves tabs")).created
     with pytest.raises(EntryNotFound):
         await service.remember("x", supersedes="nothing")
+
+
+async def test_what_is_known_already_supersedes_too(service):
+    old = await service.remember("Ann loves tabs")
+    known = await service.remember("Ann hates tabs")
+    again = await service.remember("Ann hates tabs", supersedes=old.entry.identifier)
+    assert (again.created, again.entry.identifier) == (False, known.entry.identifier)
+    assert [hit.entry.content for hit in await service.recall("tabs")] == ["Ann hates tabs"]
+    assert [entry.content for entry in await service.history(known.entry.identifier)] == [
+        "Ann loves tabs",
+        "Ann hates tabs",
+    ]
+    # An entry does not replace itself.
+    await service.remember("Ann hates tabs", supersedes=known.entry.identifier)
+    assert [hit.entry.content for hit in await service.recall("tabs")] == ["Ann hates tabs"]
+
+
+async def test_no_hits_are_wanted(service):
+    await service.remember("Ann loves tabs")
+    assert await service.recall("tabs", limit=0) == []
+
+
+class Counting(WheelEmbedder):
+    """Counts how often each text is embedded."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = Counter()
+
+    def batch_embed(self, texts):
+        self.made.update(texts)
+        return super().batch_embed(texts)
+
+
+async def test_each_text_is_embedded_once(tmp_path):
+    counting = Counting()
+    shared = RecentVectors(counting, most=2)
+    service = MemoryService(*(FileMemoryStore(tmp_path / name, embedder=shared) for name in "ab"))
+    await service.remember("Releases are cut on Tuesdays")
+    await service.recall("postgres")
+    assert counting.made == {"Releases are cut on Tuesdays": 1, "postgres": 1}
+    await service.recall("redis")
+    await service.recall("Releases are cut on Tuesdays")
+    assert counting.made["Releases are cut on Tuesdays"] == 2, "only the last ones are kept"
+    assert shared.batch_embed(["redis", "x", "y", "redis"]) == [
+        counting.embed(one) for one in ("redis", "x", "y", "redis")
+    ]
+    await service.close()
 
 
 async def test_time_to_live(service, time):

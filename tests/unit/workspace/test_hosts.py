@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from indusagi_lsp.contract.errors import (
@@ -27,6 +28,8 @@ from indusagi_lsp.contract.errors import (
 from indusagi_lsp.contract.events import Notice, QueueChanged, SessionChanged, TextDelta
 from indusagi_lsp.protocol import operations as o
 from indusagi_lsp.protocol.uris import path_to_uri
+from indusagi_lsp.workspace.memories import MOST_NOTICES
+from indusagi_lsp.workspace.settings import MemorySettings
 from unit.workspace.rig import HostsRig, RecordingOutlet
 
 LONG = "word " * 400
@@ -398,6 +401,21 @@ async def test_other_settings_take_no_notice_away_but_their_own(rig: HostsRig) -
     host._notify(Notice("warning", "polling", "looked for"))
     await rig.hosts.configure({"maxTurns": 5})
     assert [notice.code for notice in (await rig.call(o.STATUS)).workspaces[0].notices] == ["polling"]
+
+
+async def test_a_memory_that_cannot_be_read_is_told_once(rig: HostsRig) -> None:
+    await rig.folder()
+    host = next(iter(rig.hosts._hosts.values()))
+    host.settings = msgspec.structs.replace(host.settings, memory=MemorySettings(store="file"))
+    await host.memory.remember("Releases are cut on Tuesdays")
+    folder = host.root / ".indusagi" / "memory"
+    for number in range(30):
+        (folder / f"broken{number}.json").write_text("{", "utf-8")
+    for _ in range(2):
+        assert len(await host.memory.list()) == 1
+    await asyncio.sleep(0)
+    codes = [notice.code for notice in (await rig.call(o.STATUS)).workspaces[0].notices]
+    assert codes == ["memory_skipped"] * MOST_NOTICES
 
 
 async def test_a_session_that_is_opened_while_settings_are_taken_does_no_harm(
