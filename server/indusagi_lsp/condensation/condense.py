@@ -341,7 +341,9 @@ def with_sections(sections: dict[str, list[str]], ledger: Ledger, dropped: Seque
     The user's own words stand as the user said them: of the model's quotes only those are taken that the user really
     said. What code knows (tasks, commits) is never dropped for what the model says.
     """
-    said = "\n".join(turn.text for turn in dropped if turn.role == USER)
+    # An earlier summary holds more than the user's words, so of it only those count that the ledger took for them.
+    spoken = [turn.text for turn in dropped if turn.role == USER and not is_summary(turn)]
+    said = "\n".join((*spoken, ledger.goal, *ledger.standing, *ledger.decisions, *ledger.requests))
     added = dict(sections)
     quotes = [item.strip(" \"'“”") for item in sections.get(CONSTRAINTS, [])]
     added[CONSTRAINTS] = [quote for quote in quotes if quote and quote in said]

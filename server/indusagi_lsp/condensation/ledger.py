@@ -91,6 +91,9 @@ _QUESTION = re.compile(r"[^.!?\n]{8,300}\?")
 _HEAD, _TAIL = 1_500, 4_500  # characters of an output in which errors are looked for
 _LINE = 400  # characters of one line in which identifiers are looked for
 _DOING_CHARS = 400
+QUOTE_CHARS = 400  # what the user said beyond this is clipped in a summary; the whole stays findable
+REQUEST_CHARS = 240  # the same for what is neither goal nor standing instruction
+COMMAND_CHARS = 160
 _HALF_LIFE = 0.15  # of the span: how far back a fact counts half
 
 
@@ -180,11 +183,13 @@ class _Collector:
         self._read((_absolute(folder, path) for path in line.read), weight)
         if line.commit:
             self.done[line.commit] = None
-        if line.text:
-            self.commands.add(line.text, weight * (0.1 if line.exploring else 1.0))
+        # Clipped as it will be written, so that a summary that is read back counts the same command once more.
+        noted = clip(line.text, COMMAND_CHARS)
+        if noted:
+            self.commands.add(noted, weight * (0.1 if line.exploring else 1.0))
         for version in _versions(line.text):
             self.versions.add(version, weight)
-        return line.text, line.piped
+        return noted, line.piped
 
     def _result(self, block: ToolResultBlock, weight: float) -> None:
         noted, piped = self._runs.get(block.call_id, ("", False))
@@ -232,15 +237,11 @@ class _Collector:
         root = _root((*self.modified.seen, *self.read.seen), self.folders) or earlier.root
         modified = _relative(self.modified, root)
         changed = {entry.text for entry in modified}
-        standing, decisions, requests = (
-            list(earlier.standing),
-            list(earlier.decisions),
-            list(earlier.requests),
-        )
+        standing: list[str] = []
+        decisions: list[str] = []
+        requests: list[str] = []
         for words in self.words:
             kind = standing if _STANDING.search(words) else decisions if _DECISION.match(words) else requests
-            if words in kind:
-                kind.remove(words)
             kind.append(words)
         return Ledger(
             root=root,
@@ -250,9 +251,9 @@ class _Collector:
             errors=self.errors.ordered(),
             versions=self.versions.ordered(),
             goal=earlier.goal or next((words for words in self.words if len(words) > 20), ""),
-            standing=tuple(standing),
-            decisions=tuple(decisions),
-            requests=tuple(requests),
+            standing=_latest((*earlier.standing, *standing), QUOTE_CHARS),
+            decisions=_latest((*earlier.decisions, *decisions), REQUEST_CHARS),
+            requests=_latest((*earlier.requests, *requests), REQUEST_CHARS),
             done=tuple(self.done),
             open=tuple(task for task in self.open if task not in self.done),
             doing=clip(self.doing.strip(), _DOING_CHARS) or earlier.doing,
@@ -379,6 +380,15 @@ def _relative(tally: _Tally, root: str) -> tuple[Entry, ...]:
         count, weight = (known.count, known.weight) if known else (0, 0.0)
         merged[path] = Entry(path, count + entry.count, weight + entry.weight)
     return tuple(sorted(merged.values(), key=lambda entry: -entry.weight))
+
+
+def _latest(said: Iterable[str], limit: int) -> tuple[str, ...]:
+    """What was said, each thing once and in the place of the last time; a summary holds but its first characters."""
+    once: dict[str, str] = {}
+    for words in said:
+        once.pop(clip(words, limit), None)
+        once[clip(words, limit)] = words
+    return tuple(once.values())
 
 
 def clip(text: str, limit: int) -> str:

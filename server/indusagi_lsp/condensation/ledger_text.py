@@ -14,7 +14,7 @@ import msgspec
 
 from indusagi_lsp.condensation.cut import SUMMARY_PREFIX
 from indusagi_lsp.condensation.estimate import estimate_text_tokens
-from indusagi_lsp.condensation.ledger import Entry, Ledger, clip
+from indusagi_lsp.condensation.ledger import COMMAND_CHARS, QUOTE_CHARS, REQUEST_CHARS, Entry, Ledger, clip
 from indusagi_lsp.contract.jsontext import dumps, loads
 
 DATA_NOTE = (
@@ -38,10 +38,7 @@ _SHARES: dict[str, float] = {
     MODIFIED: 0.24, READ: 0.12, COMMANDS: 0.12, ERRORS: 0.05, VERSIONS: 0.02, SAID: 0.06,
 }  # fmt: skip
 _SPILL = (MODIFIED, ERRORS, CONSTRAINTS, DECISIONS, SAID, READ, COMMANDS, NEXT, DONE, VERSIONS)
-_QUOTE_CHARS = 400  # what the user said beyond this is clipped; the whole stays findable
 _LEAST_FOR_NOTES = 400  # tokens: a smaller summary has no room for sentences about itself
-_REQUEST_CHARS = 240  # the same for what is neither goal nor standing instruction
-_COMMAND_CHARS = 160
 _CHARS_PER_TOKEN = 3.5  # of paths and commands: denser than prose
 
 
@@ -95,8 +92,9 @@ def _assemble(ledger: Ledger, budget: int, note: str, added: Mapping[str, Sequen
     groups[COMMANDS] = [_line(_command_text(entry)) for entry in ledger.commands]
     groups[ERRORS] = [_line(_counted(entry)) for entry in ledger.errors]
     groups[VERSIONS] = [_line(_counted(entry)) for entry in ledger.versions]
-    shown = {line.text for name in (GOAL, CONSTRAINTS, DECISIONS) for line in groups[name]}
-    groups[SAID] = [_line(item) for item in _newest_first(ledger.requests, _REQUEST_CHARS) if item not in shown]
+    shown = {line.text for name in (CONSTRAINTS, DECISIONS) for line in groups[name]}
+    requests = [words for words in ledger.requests if not _is_same(words, ledger.goal)]
+    groups[SAID] = [_line(item) for item in _newest_first(requests, REQUEST_CHARS) if item not in shown]
     headings = sum(_cost(name) + 2 for name, lines in groups.items() if lines)
     # The same sum whether a note is written or not, so that a model's items never push anything out.
     _choose(groups, budget - _cost(DATA_NOTE + CODE_NOTE) - headings - _cost(ledger.root) - 12)
@@ -115,11 +113,11 @@ def _assemble(ledger: Ledger, budget: int, note: str, added: Mapping[str, Sequen
 
 def plain_sections(ledger: Ledger) -> Iterable[tuple[str, Sequence[str]]]:
     """The fixed sections as far as code can fill them."""
-    yield GOAL, [clip(ledger.goal, _QUOTE_CHARS)] if ledger.goal else []
-    yield CONSTRAINTS, _newest_first([words for words in ledger.standing if words != ledger.goal])
+    yield GOAL, [clip(ledger.goal, QUOTE_CHARS)] if ledger.goal else []
+    yield CONSTRAINTS, _newest_first([words for words in ledger.standing if not _is_same(words, ledger.goal)])
     yield (
         DECISIONS,
-        _newest_first([words for words in ledger.decisions if words != ledger.goal], _REQUEST_CHARS),
+        _newest_first([words for words in ledger.decisions if not _is_same(words, ledger.goal)], REQUEST_CHARS),
     )
     yield DONE, _newest_first(ledger.done)
     yield DOING, [ledger.doing] if ledger.doing else []
@@ -127,8 +125,16 @@ def plain_sections(ledger: Ledger) -> Iterable[tuple[str, Sequence[str]]]:
     yield QUESTIONS, [ledger.question] if ledger.question else []
 
 
-def _newest_first(items: Sequence[str], limit: int = _QUOTE_CHARS) -> list[str]:
+def _newest_first(items: Sequence[str], limit: int = QUOTE_CHARS) -> list[str]:
     return [clip(item, limit) for item in reversed(items)]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two texts are the same words, where either may be clipped."""
+    if not (one.endswith("…") or other.endswith("…")):
+        return one == other
+    one, other = one.removesuffix("…"), other.removesuffix("…")
+    return bool(one and other) and (one.startswith(other) or other.startswith(one))
 
 
 def _cost(text: str) -> float:
@@ -144,7 +150,7 @@ def _counted(entry: Entry) -> str:
 
 
 def _command_text(entry: Entry) -> str:
-    text = clip(entry.text, _COMMAND_CHARS)
+    text = clip(entry.text, COMMAND_CHARS)
     if entry.status:
         text += f" -> {entry.status}"
     return f"{text} x{entry.count}" if entry.count > 1 else text

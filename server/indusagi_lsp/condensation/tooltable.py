@@ -40,8 +40,11 @@ _PATH_FIELDS = (
     "notebook_path",
     "target_file",
 )
+_TASK_FIELDS = ("content", "step", "description", "title", "text")
 _COMMAND_FIELDS = ("command", "cmd", "script")
 _PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Delete File|Move to): (.+)$", re.MULTILINE)
+_DIFFED = re.compile(r"^--- ([^\t\n]+)(?:\t.*)?\n\+\+\+ ([^\t\n]+)", re.MULTILINE)
+_RENAMED = re.compile(r"^rename (?:from|to) (.+)$", re.MULTILINE)
 _VIEW_VERBS = ("view", "read")
 
 
@@ -77,8 +80,8 @@ def action_of(name: str, arguments: Any) -> Action:
     if kind == "run":
         command = _command(arguments)
         if command.lstrip().startswith(("apply_patch", "*** Begin Patch")):
-            return Action("modify", tuple(_PATCHED.findall(command)))
-        folder = arguments.get("workdir") or arguments.get("cwd")
+            return Action("modify", tuple(_patched(command)))
+        folder = arguments.get("workdir") or arguments.get("cwd") or arguments.get("folder")
         return Action("run", command=command, folder=folder if isinstance(folder, str) else "") if command else OTHER
     if kind == "plan":
         return Action("plan", plan=tuple(_plan(arguments)))
@@ -92,7 +95,7 @@ def action_of(name: str, arguments: Any) -> Action:
 def _of_text(kind: Kind, text: str) -> Action:
     """A call whose input is plain text: a patch, or a command line."""
     if kind == "modify":
-        return Action("modify", tuple(_PATCHED.findall(text)))
+        return Action("modify", tuple(_patched(text)))
     return Action("run", command=text) if kind == "run" else OTHER
 
 
@@ -108,8 +111,16 @@ def _of_paths(kind: Kind, arguments: dict[str, Any]) -> Action:
     for field in ("patch", "input", "diff"):
         value = arguments.get(field)
         if isinstance(value, str):
-            return Action(kind, tuple(_PATCHED.findall(value)))
+            return Action(kind, tuple(_patched(value)))
     return OTHER
+
+
+def _patched(text: str) -> dict[str, None]:
+    """The files that a patch touches, each once: one with `*** Update File` lines, or a unified diff."""
+    files = _PATCHED.findall(text) + _RENAMED.findall(text)
+    for old, new in _DIFFED.findall(text):
+        files += [old.removeprefix("a/")] if new == "/dev/null" else [new.removeprefix("b/")]
+    return dict.fromkeys(path.strip() for path in files)
 
 
 def _command(arguments: dict[str, Any]) -> str:
@@ -130,6 +141,6 @@ def _plan(arguments: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not isinstance(task, dict):
             continue
 
-        text = task.get("content") or task.get("step") or task.get("description") or task.get("title")
+        text = next((task[field] for field in _TASK_FIELDS if task.get(field)), None)
         if isinstance(text, str):
             yield ("done" if task.get("status") in ("completed", "done", "cancelled") else "open"), text

@@ -154,16 +154,22 @@ class Condenser:
         if not self._meter.is_due(policy, self.card):
             return
         check_fixed(self._meter.fixed, self.card, policy)
-        await self._automatically(policy, "auto", set_phase)
+        await self._automatically(policy, "auto", set_phase, self.card)
 
     async def after_overflow(self, set_phase: SetPhase) -> bool:
         """The provider refused the prompt as too long: condense, also where no policy is set.
+
+        Whatever the card says of the model's window, the refused prompt did not fit: so the window is taken to be no
+        larger than that, and each further refusal makes it smaller still.
 
         Returns:
             Whether the history is smaller now, so that it makes sense to ask again.
         """
         policy = self._config.compaction or CompactionPolicy()
-        return await self._automatically(policy, "overflow", set_phase)
+        window = max(min(window_of(self.card), self.estimate()), 1)
+        return await self._automatically(
+            policy, "overflow", set_phase, msgspec.structs.replace(self.card, window=window)
+        )
 
     async def on_request(self, request: CondenseRequest) -> CondenseOutcome:
         """Condense, preview, or apply a preview.
@@ -179,7 +185,7 @@ class Condenser:
             raise InvalidInput("An edited text needs the preview's `token`.", hint="Ask for a preview first.")
 
         with self._told("manual"):
-            made = await self._make(self._config.compaction or CompactionPolicy(), request)
+            made = await self._make(self._config.compaction or CompactionPolicy(), request, self.card)
             if request.preview or not made.condensed:
                 self._finish(made, "Nothing was changed: this was a preview." if made.condensed else made.reason)
                 plan = self._plan(made) if made.condensed else None
@@ -190,14 +196,16 @@ class Condenser:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    async def _automatically(self, policy: CompactionPolicy, trigger: CondenseTrigger, set_phase: SetPhase) -> bool:
+    async def _automatically(
+        self, policy: CompactionPolicy, trigger: CondenseTrigger, set_phase: SetPhase, card: ModelCard
+    ) -> bool:
         set_phase("condensing")
         try:
             with self._told(trigger):
-                if await self._mask(policy, trigger):
+                if await self._mask(policy, trigger, card):
                     return True
                 self._guard.attempt()
-                made = await self._make(policy, CondenseRequest())
+                made = await self._make(policy, CondenseRequest(), card)
                 if not made.condensed:
                     self._finish(made, made.reason)
                     return False
@@ -218,10 +226,10 @@ class Condenser:
                 self._finish(None, _reason(error))
             raise
 
-    async def _mask(self, policy: CompactionPolicy, trigger: CondenseTrigger) -> bool:
+    async def _mask(self, policy: CompactionPolicy, trigger: CondenseTrigger, card: ModelCard) -> bool:
         """The gentle step first: mask what is old and heavy, and drop no turn, where that is enough for a while."""
         entries = self._history.entries()
-        room = policy.trigger_ratio * window_of(self.card) * ROOM_AFTER_MASKING - self._meter.fixed
+        room = policy.trigger_ratio * window_of(card) * ROOM_AFTER_MASKING - self._meter.fixed
         masking = await asyncio.to_thread(
             mask_old,
             [entry.turn for entry in entries],
@@ -247,14 +255,14 @@ class Condenser:
         self._meter.reset(())
         self._measure()
 
-    async def _make(self, policy: CompactionPolicy, request: CondenseRequest) -> Condensation:
+    async def _make(self, policy: CompactionPolicy, request: CondenseRequest, card: ModelCard) -> Condensation:
         entries = self._history.entries()
         ids = [entry.node for entry in entries]
         made = await condense(
             [entry.turn for entry in entries],
-            self.card,
+            card,
             policy,
-            self._invoke if self.card.tools else None,
+            self._invoke if card.tools else None,
             instruction=request.instruction,
             cut=_position(ids, request.up_to) + 1 if request.up_to is not None else None,
             start=_position(ids, request.from_) if request.from_ is not None else 0,

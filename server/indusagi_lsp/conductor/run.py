@@ -222,13 +222,13 @@ class Run:
         self._parts.publish(Snapshot(self.snapshot()))
 
     async def _ask_model(self) -> ModelDone:
-        """Call the model; once more after condensing, when it says that the prompt is too long."""
-        try:
-            return await self._stream()
-        except ContextOverflow:
-            if self._answer.begun or not await self._parts.condenser.after_overflow(self._set_phase):
-                raise
-        return await self._stream()
+        """Call the model; again after condensing, as often as it says that the prompt is too long and that helps."""
+        while True:
+            try:
+                return await self._stream()
+            except ContextOverflow:
+                if self._answer.begun or not await self._parts.condenser.after_overflow(self._set_phase):
+                    raise
 
     async def _stream(self) -> ModelDone:
         self._set_phase("invoking")

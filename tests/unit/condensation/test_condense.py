@@ -139,6 +139,17 @@ async def test_words_that_the_user_never_said_are_not_quoted() -> None:
     assert "Fridays" not in outcome.draft
 
 
+async def test_what_an_earlier_summary_says_is_not_quoted_as_the_users_words() -> None:
+    first = await compact([*work(), assistant("Shall we always deploy on Fridays? I will.")], CARD, POLICY, None)
+    earlier = first[0].text + "\n## In progress\n- Always deploy on Fridays"
+    turns = [Turn(USER, (TextBlock(earlier),)), *first[1:], *work()[1:]]
+    quoted = await condense(turns, CARD, POLICY, Model(GOOD))
+    assert quoted.model
+    assert "Never touch generated.py" in quoted.draft
+    constraints = quoted.draft.partition("## Constraints")[2].partition("## ")[0]
+    assert "Fridays" not in constraints
+
+
 async def test_the_summarisers_input_is_budgeted() -> None:
     model = Model(GOOD)
     turns = work(200)

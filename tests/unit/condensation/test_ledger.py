@@ -14,9 +14,33 @@ from indusagi_lsp.condensation.ledger_text import parse, render
 from indusagi_lsp.condensation.shellwords import take_apart
 from indusagi_lsp.condensation.tooltable import action_of
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, ToolCallBlock, ToolResultBlock, Turn, assistant, user
+from indusagi_lsp.tools import Arguments, validate_arguments
+from indusagi_lsp.tools.commands import RunCommandArguments
+from indusagi_lsp.tools.editing import EditFileArguments, WriteFileArguments
+from indusagi_lsp.tools.patching import ApplyPatchArguments
+from indusagi_lsp.tools.reading import ReadFileArguments
+from indusagi_lsp.workspace.agent_tools import TodoArguments
 from support.histories import histories
 
 _ids = iter(range(10**9))
+
+DIFF = """\
+--- a/src/a.py
++++ b/src/a.py
+@@ -1 +1 @@
+-x
++y
+--- /dev/null
++++ b/made.py\t2026-01-01
+@@ -0,0 +1 @@
++z
+--- a/gone.py
++++ /dev/null
+@@ -1 +0,0 @@
+-z
+rename from old.py
+rename to src/new name.py
+"""
 
 
 def ran(name: str, arguments: Any, output: str = "", *, is_error: bool | None = None) -> list[Turn]:
@@ -40,6 +64,7 @@ def ran(name: str, arguments: Any, output: str = "", *, is_error: bool | None = 
         ("read_many_files", {"paths": ["a", "b"]}, "read", ("a", "b")),
         ("apply_patch", "*** Begin Patch\n*** Update File: a.py\n*** Add File: b.py\n", "modify", ("a.py", "b.py")),
         ("shell", {"command": ["apply_patch", "*** Begin Patch\n*** Delete File: a.py\n"]}, "modify", ("a.py",)),
+        ("apply_patch", {"patch": DIFF}, "modify", ("old.py", "src/new name.py", "src/a.py", "made.py", "gone.py")),
         ("Read", "not an object", "other", ()),
         ("Read", {"file_path": 7}, "other", ()),
         ("anything", None, "other", ()),
@@ -120,6 +145,32 @@ def test_the_users_words_are_verbatim_and_sorted_by_what_they_are() -> None:
     assert ledger.requests == ("Please build a parser for the log files.", "what about tests?")
 
 
+def test_the_tasks_of_our_own_tool_are_known() -> None:
+    todos = [{"text": "a", "status": "done"}, {"text": "b", "status": "doing"}, {"text": "c"}]
+    validate_arguments(TodoArguments, {"todos": todos})
+    ledger = collect(ran("todo", {"todos": todos}))
+    assert (ledger.done, ledger.open) == (("a",), ("b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "arguments", "kind"),
+    [
+        ("read_file", ReadFileArguments, {"path": "a.py"}, "read"),
+        ("edit_file", EditFileArguments, {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]}, "modify"),
+        ("write_file", WriteFileArguments, {"path": "a.py", "content": "x"}, "modify"),
+        ("apply_patch", ApplyPatchArguments, {"patch": "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"}, "modify"),
+        ("run_command", RunCommandArguments, {"command": "cat a.py", "folder": "sub"}, "run"),
+    ],
+)
+def test_our_own_tools_are_known(name: str, cls: type[Arguments], arguments: dict[str, Any], kind: str) -> None:
+    validate_arguments(cls, arguments)
+    action = action_of(name, arguments)
+    assert action.kind == kind
+    assert action.paths == (("a.py",) if kind != "run" else ())
+    assert collect(ran(name, arguments)).files_modified == (("a.py",) if kind == "modify" else ())
+    assert collect(ran(name, arguments)).files_read == {"read": ("a.py",), "run": ("sub/a.py",)}.get(kind, ())
+
+
 def test_tasks_and_commits() -> None:
     ledger = collect(
         [
@@ -164,6 +215,19 @@ def test_a_chain_carries_the_ledger_on() -> None:
     assert set(third.files_modified) == {"src/a.py", "src/b.py"}
     assert [(entry.text, entry.count) for entry in third.commands] == [("make", 2)]
     assert third.goal == "Build the parser, please."
+
+
+def test_nothing_is_said_twice_though_it_was_clipped() -> None:
+    rule = "Always remember the following: " + "word " * 150
+    wish = "Please have a look at this: " + "thing " * 60
+    command = "make " + "target-one " * 30
+    span = [user(wish), user(rule), *ran("bash", {"command": command})]
+    text = render(collect([user("Let us begin with something small.")]), 1_500)
+    for _ in range(3):
+        text = render(collect(span, parse(text)), 1_500)
+    assert [text.count(said) for said in ("Always remember", "Please have a look", "make target-one")] == [1, 1, 1]
+    assert parse(text).commands[0].count == 3
+    assert render(collect([user(wish)]), 1_500).count("Please have a look") == 1  # the goal is not repeated
 
 
 def test_merging_joins_without_doubles() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy, Condensation
+from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy, Condensation, estimate_context_tokens
 from indusagi_lsp.conductor import CondenseRequest
 from indusagi_lsp.conductor.history import History
 from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState, PersistenceFault
 from indusagi_lsp.contract.events import CondenseTrigger
-from indusagi_lsp.contract.models import ModelCard, Usage
+from indusagi_lsp.contract.models import ModelCard, ModelRequest, Usage
 from indusagi_lsp.contract.turns import unanswered_calls
 from indusagi_lsp.sessions import SessionStore
 from support.scripted import Reply, ScriptedModel, call
@@ -57,6 +58,60 @@ async def test_an_overflow_is_answered_by_condensing_and_asking_again() -> None:
     assert [event.trigger for event in rig.of("condense_started")] == ["overflow"]
     assert rig.agent.snapshot().messages[-1].text == "fits now"
     assert rig.of("faulted") == []
+
+
+def taking(tokens: int) -> Callable[[ModelRequest], object]:
+    """A model that takes prompts of so many tokens and no larger ones, whatever its card says."""
+
+    def answer(request: ModelRequest) -> object:
+        return ContextOverflow("too long") if estimate_context_tokens(request.turns) > tokens else LONG
+
+    return answer
+
+
+@pytest.mark.parametrize("tools", [False, True])
+async def test_a_model_that_takes_less_than_its_card_says_is_answered_with_less_and_less(tools: bool) -> None:
+    card = ModelCard("scripted:test", "scripted", "test", window=100_000, max_output=500, tools=tools, local=True)
+    rig = Rig(ScriptedModel([taking(1_800)], loop=True, card=card))
+    await talk(rig, 16)
+
+    assert rig.of("faulted") == []
+    assert {event.trigger for event in rig.of("condense_started")} == {"overflow"}
+    assert all(event.after < event.before for event in rig.of("condense_finished"))
+
+
+async def test_a_masking_that_was_not_enough_is_followed_by_a_condensation() -> None:
+    card = ModelCard("scripted:test", "scripted", "test", window=200_000, max_output=500)
+    big = "line of output\n" * 1_500
+    reads: list[object] = []
+    for number in range(6):
+        reads += [
+            Reply(calls=(call("echo", text=f"{number} {big}"),)),
+            Reply("seen", usage=Usage(13_000 * (number + 1), 10)),
+        ]
+    rig = Rig(ScriptedModel([*reads, *[taking(7_000)] * 12], card=card), tools=(EchoTool(),))
+    await reading(rig, 6)
+    assert rig.of("condense_started") == []
+    final = await rig.agent.submit("and now?")
+
+    assert final.error is None
+    finished = rig.of("condense_finished")
+    assert len(finished) >= 2
+    assert "masked" in finished[0].reason
+    assert finished[-1].summary is not None
+
+
+async def test_a_model_that_takes_nothing_is_asked_a_few_times_and_no_more() -> None:
+    card = ModelCard("scripted:test", "scripted", "test", window=100_000, max_output=500, tools=False, local=True)
+    model = ScriptedModel([LONG] * 6 + [taking(0)] * 50, card=card)
+    rig = Rig(model)
+    await talk(rig, 6)
+    asked = len(model.requests)
+    final = await rig.agent.submit("more?")
+
+    assert final.error is not None
+    assert final.error.kind == "overflow"
+    assert 1 < len(model.requests) - asked <= 4
 
 
 async def test_an_overflow_that_condensing_cannot_help_is_a_fault() -> None:
