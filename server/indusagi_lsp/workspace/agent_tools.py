@@ -18,12 +18,14 @@ from indusagi_lsp.contract.tools import Effect, PlannedCall, Tool, ToolContext, 
 from indusagi_lsp.contract.turns import Turn, turn_to_json
 from indusagi_lsp.memory import MemoryService, MemorySource, ScoredEntry
 from indusagi_lsp.sessions import Session
-from indusagi_lsp.sessions.search import SearchIndex
+from indusagi_lsp.sessions.search import Hit, SearchIndex
 from indusagi_lsp.tools import Arguments, schema_of, validate_arguments
 
 MAX_TURNS = 8
 MAX_TURN_CHARS = 6_000
 NEIGHBOURS = 1
+COPIES = 4
+"""So many hits are looked at for each that is shown, since condensing copies the turns that it keeps."""
 
 FindSession = Callable[[str], Awaitable[Session]]
 
@@ -35,6 +37,9 @@ class RecallArguments(Arguments, frozen=True):
         str | None, Meta(description="Words to look for: file names, error texts, identifiers, what the user said.")
     ] = None
     node: Annotated[str | None, Meta(description="The id of a turn, to read it whole with its neighbours.")] = None
+    start: Annotated[
+        int, Meta(ge=0, description="With node: the character to read on from, where a long turn was cut before.")
+    ] = 0
 
 
 class RememberArguments(Arguments, frozen=True):
@@ -78,13 +83,13 @@ class Recall:
         asked = validate_arguments(RecallArguments, arguments)
         session = await self._session(context.session_id)
         if asked.node is not None:
-            return ToolOutcome(_turns_around(session, asked.node))
+            return ToolOutcome(_turns_around(session, asked.node, asked.start))
         if not asked.query or not asked.query.strip():
             raise ToolFailed("Give a `query` or a `node`.")
 
-        found = await self._search().search(asked.query, sessions=[session.id], limit=MAX_TURNS)
+        found = await self._search().search(asked.query, sessions=[session.id], limit=MAX_TURNS * COPIES)
         remembered = await self._memory.recall_for_prompt(asked.query)
-        parts = [f'<turn node="{hit.node}" role="{hit.role}">\n{hit.snippet}\n</turn>' for hit in found.hits]
+        parts = [f'<turn node="{hit.node}" role="{hit.role}">\n{hit.snippet}\n</turn>' for hit in _distinct(found.hits)]
         parts += [_memory(hit) for hit in remembered]
         return ToolOutcome("\n".join(parts) or "Nothing was found. Try other words.")
 
@@ -165,28 +170,41 @@ def host_tools(
     return (Recall(memory, search, session), Remember(memory, changed), Todo())
 
 
-def _turns_around(session: Session, node: str) -> str:
+def _distinct(hits: Sequence[Hit]) -> list[Hit]:
+    """The best hits, of each turn and its copies one."""
+    once: dict[tuple[str, str], Hit] = {}
+    for hit in hits:
+        once.setdefault((hit.role, hit.snippet), hit)
+    return list(once.values())[:MAX_TURNS]
+
+
+def _turns_around(session: Session, node: str, start: int) -> str:
     if node not in session.graph:
         message = f"There is no turn {node!r} in this conversation."
         raise ToolFailed(message, hint="Search with `query`; each hit names its node.")
+    if start:
+        return _shown(session, node, start)
     before = session.graph.ids_to(node)[-1 - NEIGHBOURS :]
     after = session.graph.children(node)[:NEIGHBOURS]
     return "\n".join(_shown(session, one) for one in (*before, *after))
 
 
-def _shown(session: Session, node: str) -> str:
+def _shown(session: Session, node: str, start: int = 0) -> str:
     turn = session.graph.node(node).turn
-    return f'<turn node="{node}" role="{turn.role}">\n{_text(turn)}\n</turn>'
+    return f'<turn node="{node}" role="{turn.role}">\n{_text(turn, start)}\n</turn>'
 
 
-def _text(turn: Turn) -> str:
+def _text(turn: Turn, start: int) -> str:
     blocks: Sequence[Any] = turn_to_json(turn)["blocks"]
     text = "\n".join(
         str(block.get("text") or block.get("output") or jsontext.dumps(block.get("input")).decode())
         for block in blocks
         if isinstance(block, dict) and block.get("kind") != "image"
     )
-    return text if len(text) <= MAX_TURN_CHARS else f"{text[:MAX_TURN_CHARS]}\n[… cut; search for what you need …]"
+    end = start + MAX_TURN_CHARS
+    if len(text) <= end:
+        return text[start:]
+    return f"{text[start:end]}\n[… cut: character {end} of {len(text)}; read on with start {end}, or search …]"
 
 
 def _memory(hit: ScoredEntry) -> str:

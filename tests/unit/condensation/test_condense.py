@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from indusagi_lsp.condensation import (
     SUMMARY_PREFIX,
     CompactionPolicy,
     Condensation,
+    CutIndex,
     ProgressGuard,
     check_fixed,
     compact,
@@ -384,17 +386,54 @@ def check(turns: Sequence[Turn], card: ModelCard, policy: CompactionPolicy) -> N
     if size(turns[uncapped:]) <= tail_budget(card, policy):
         assert outcome.cut == uncapped <= len(turns) - policy.keep_recent
         assert outcome.tail == tuple(turns[uncapped:])
-    said = [turn for turn in turns if said_by_user(turn)]
-    if said:
-        text = blocks_of(new)
-        first = text.index(said[-1].blocks[0])
-        assert any(tuple(text[at : at + len(said[-1].blocks)]) == said[-1].blocks for at in range(first, len(text)))
+    assert last_word_stays(turns, new)
+    assert unpaired(new) <= unpaired(turns)
     assert settled(new, card, policy)
+
+
+def check_bound(turns: Sequence[Turn], bound: int) -> None:
+    """What must hold when a person says where to cut, wherever that is."""
+    try:
+        outcome = condense_plainly(turns, CARD, POLICY, cut=bound)
+    except CompactionFailed:
+        return
+
+    assert outcome.cut <= bound
+    assert not parted(turns, outcome.cut)
+    if outcome.condensed:
+        assert outcome.after == size(outcome.turns) < outcome.before
+        assert outcome.tail == tuple(turns[outcome.cut :])
+        assert last_word_stays(turns, outcome.turns)
+        assert unpaired(outcome.turns) <= unpaired(turns)
+
+
+def last_word_stays(turns: Sequence[Turn], new: Sequence[Turn]) -> bool:
+    """Whether what the user said last stands in `new`, block for block."""
+    said = next((turn.blocks for turn in reversed(turns) if said_by_user(turn)), ())
+    text = blocks_of(new)
+    return any(tuple(text[at : at + len(said)]) == said for at in range(len(text) + 1))
+
+
+def unpaired(turns: Sequence[Turn]) -> Counter[str]:
+    """The ids of results that no call precedes, and how often."""
+    called = {call.id: at for at, turn in reversed(list(enumerate(turns))) for call in turn.tool_calls}
+    return Counter(
+        result.call_id
+        for at, turn in enumerate(turns)
+        for result in turn.tool_results
+        if called.get(result.call_id, at) >= at
+    )
 
 
 @given(histories(), st.sampled_from([CARD, SMALL]), st.integers(1, 9))
 def test_every_generated_history(turns: list[Turn], card: ModelCard, keep: int) -> None:
     check(turns, card, CompactionPolicy(keep_recent=keep))
+
+
+@given(histories())
+def test_every_cut_of_every_generated_history(turns: list[Turn]) -> None:
+    for bound in range(len(turns) + 1):
+        check_bound(turns, bound)
 
 
 @pytest.mark.transcripts
@@ -403,6 +442,18 @@ def test_every_length_of_every_transcript(sample: foreign.Sample) -> None:
     step = 1 if os.environ.get("INDUSAGI_LONG") else 1 + len(sample.turns) // 40
     for length in range(1, len(sample.turns) + 1, step):
         check(sample.turns[:length], CARD, POLICY)
+
+
+@pytest.mark.transcripts
+@pytest.mark.parametrize("sample", foreign.samples(), ids=lambda sample: sample.name)
+def test_every_cut_of_every_transcript(sample: foreign.Sample) -> None:
+    # Each cut with what lies around it: from the whole beginning all of them take minutes (see above for those).
+    index = CutIndex(sample.turns)
+    for bound in range(1, len(sample.turns) + 1):
+        start = index.at_most(max(bound - 12, 0))
+        around = sample.turns[start : bound + 8]  # so that the policy's own cut is this one
+        check(around, SMALL if bound % 2 else CARD, POLICY)
+        check_bound(around, bound - start)
 
 
 async def test_undoing_is_the_callers_and_needs_nothing_from_us() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indusagi_lsp.protocol import operations as o
+from indusagi_lsp.workspace.agent_tools import MAX_TURN_CHARS
 from unit.workspace.rig import HostsRig
 
 LONG = "word " * 400
@@ -64,6 +65,44 @@ async def test_recall_reads_one_turn_whole_and_knows_what_is_remembered(tmp_path
     final = await rig.say(session, "read it whole")
     assert "x" * 500 in outputs(final)[-1]
     assert "first" in outputs(final)[-1]
+    await rig.hosts.shutdown()
+
+
+async def test_recall_reads_a_long_turn_to_its_end(tmp_path: Path) -> None:
+    said = "".join(f"<{number:05}>" for number in range(3_000))
+    rig = HostsRig(tmp_path, ["ok"])
+    await rig.folder()
+    session = await rig.new()
+    await rig.say(session, said)
+    node = (await rig.call(o.RESUME, sessionId=session)).turns[0].id
+    await rig.hosts.shutdown()
+    starts = range(0, len(said), MAX_TURN_CHARS)
+    reads = [reply for at in starts for reply in (calls("recall", node=node, start=at), {"text": "on"})]
+    rig.script.write_text(json.dumps({"replies": reads}), "utf-8")
+    rig.hosts = rig.again()
+    await rig.folder()
+    parts = []
+    for at in starts:
+        output = outputs(await rig.say(session, f"read from {at}"))[-1]
+        parts.append(output.partition(">\n")[2].partition("\n")[0])
+        assert (f"start {at + MAX_TURN_CHARS}" in output) == (at + MAX_TURN_CHARS < len(said))
+    assert "".join(parts) == said
+    await rig.hosts.shutdown()
+
+
+async def test_recall_shows_a_turn_once_however_often_condensing_has_copied_it(tmp_path: Path) -> None:
+    refused = {"text": "no", "purpose": "summarizer", "repeat": True}
+    rig = HostsRig(tmp_path, [refused, *[{"text": LONG}] * 9, calls("recall", query="zanzibar"), "found it"])
+    await rig.folder()
+    session = await rig.new()
+    for number in range(6):
+        await rig.say(session, f"{number} {LONG}")
+    await rig.say(session, f"The zanzibar port is 8731. {LONG}")
+    for number in range(2):
+        await rig.say(session, f"again {number} {LONG}")
+        assert (await rig.call(o.CONDENSE, sessionId=session)).condensed
+    final = await rig.say(session, "which port was it?")
+    assert outputs(final)[0].count("The zanzibar port is 8731") == 1
     await rig.hosts.shutdown()
 
 
