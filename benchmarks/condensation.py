@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 
@@ -96,11 +98,14 @@ def _estimate() -> Measured:
     real = [errors for errors in real if errors]
     if real:
         everything = [error for errors in real for error in errors]
-        off = mean(everything)
+        off = mean(map(abs, everything))
         under = -min(everything)
         parts["under"] = under / _UNDER
-        parts["mean"] = abs(off) / _MEAN
-        note += f"; one step ahead over {len(everything)} prompts: worst {under:.1%} too low, mean {off:+.2%}"
+        parts["mean"] = off / _MEAN
+        note += (
+            f"; one step ahead over {len(everything)} prompts: worst {under:.1%} too low, "
+            f"mean error {off:.2%} either way, {mean(everything):+.2%} together"
+        )
     else:
         note += "; no transcripts here, so one step ahead was not measured"
     return Measured("estimate", max(parts.values()), min(parts.values()), max(parts.values()), note)
@@ -213,14 +218,15 @@ class Case(msgspec.Struct, frozen=True):
 
 def cases(sample: foreign.Sample) -> list[Case]:
     """Several cuts of one transcript; those after which nothing was needed again are left out."""
-    found = []
-    for part in _CUTS:
-        at = int(len(sample.turns) * part)
-        later = probes.Later.of(sample.turns[at:])
-        needed = [fact for fact in probes.facts(sample.turns[:at]) if probes.needed(fact, later)]
-        if needed:
-            found.append(Case(sample.turns[:at], needed, later))
-    return found
+    found = [case(sample, int(len(sample.turns) * part)) for part in _CUTS]
+    return [one for one in found if one.needed]
+
+
+def case(sample: foreign.Sample, at: int) -> Case:
+    """The cut after `at` turns."""
+    later = probes.Later.of(sample.turns[at:])
+    needed = [fact for fact in probes.facts(sample.turns[:at]) if probes.needed(fact, later)]
+    return Case(sample.turns[:at], needed, later)
 
 
 def summary_text(turns: Sequence[Turn], invoke: ModelInvoker | None = None) -> str:
@@ -278,6 +284,40 @@ def needed_recall(
     return scores
 
 
+def head_and_tail(turns: Sequence[Turn]) -> str:
+    """What plain truncation to the same budget leaves: the yardstick that a summary must beat."""
+    record = "\n".join(map(probes.whole_text, turns))
+    return record[: 2 * BUDGET] + record[-2 * BUDGET :]
+
+
+def yardsticks(samples: Sequence[foreign.Sample]) -> dict[str, tuple[float, ...]]:
+    """Macro averages at the cuts where another agent's model has really written a summary.
+
+    Returns:
+        By the name of the text: what it holds alone, with the dropped turns searchable, and with our ledger under it.
+    """
+    of_each = [[case(sample, at) for at, _ in sample.summaries] for sample in samples if sample.summaries]
+    written = [text for sample in samples for _, text in sample.summaries]
+    real = {id(one.dropped): text for one, text in zip(chain(*of_each), written, strict=True)}
+
+    def row(text_of: Callable[[Sequence[Turn]], str]) -> tuple[float, ...]:
+        def with_ledger(turns: Sequence[Turn]) -> str:
+            return f"{text_of(turns)}\n{summary_text(turns)}"
+
+        scores = (
+            needed_recall(of_each, text_of),
+            needed_recall(of_each, text_of, searching=True),
+            needed_recall(of_each, with_ledger),
+        )
+        return tuple(mean(score) if score else math.nan for score in scores)
+
+    return {
+        "a real model's summary": row(lambda turns: real[id(turns)]),
+        "head and tail": row(head_and_tail),
+        "the ledger": row(summary_text),
+    }
+
+
 def _found(fact: probes.Fact, search: probes.Search, lines: Sequence[str]) -> bool:
     """Whether a search for the rest of the line that first uses the fact brings a turn that holds it."""
     key = fact.key.rsplit("/", 1)[-1] if fact.kind in ("modified", "read") else fact.key
@@ -302,4 +342,7 @@ def _probes(data: Path | None) -> Measured:
         f"; over three condensations {held} of {must} files modified, errors, standing instructions and last requests "
         f"in the text or one query away; {len(samples)} transcripts"
     )
+    if any(sample.summaries for sample in samples):
+        rows = (f"{name} {'/'.join(f'{part:.2f}' for part in row)}" for name, row in yardsticks(samples).items())
+        note += f"; where real summaries stand, alone/with search/with the ledger: {', '.join(rows)}"
     return Measured("probes", mean(each) * held / must, min(each), max(each), note)
