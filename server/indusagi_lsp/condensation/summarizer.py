@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -82,9 +83,10 @@ async def ask(
     Returns:
         The draft, or why there is none. Cancelling the task ends the call.
     """
+    prompt = await asyncio.to_thread(prompt_text, turns, budget, result_chars, instruction)
     request = ModelRequest(
         card.id,
-        (user(prompt_text(turns, budget, result_chars, instruction)),),
+        (user(prompt),),
         system=SYSTEM_PROMPT,
         max_output_tokens=min(card.max_output or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
         purpose="summarizer",

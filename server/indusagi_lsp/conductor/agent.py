@@ -248,6 +248,7 @@ class Agent:
             await history.move_head(node, "resume")
             self._condenser = None
         self._last = None
+        await asyncio.to_thread(history.view)  # the first view of a long path takes a while; later ones build on it
         return self.snapshot()
 
     async def fork(self, node: str, *, before: bool = False) -> ForkPoint:

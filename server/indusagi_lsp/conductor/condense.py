@@ -228,7 +228,7 @@ class Condenser:
 
     async def _mask(self, policy: CompactionPolicy, trigger: CondenseTrigger, card: ModelCard) -> bool:
         """The gentle step first: mask what is old and heavy, and drop no turn, where that is enough for a while."""
-        entries = self._history.entries()
+        entries = await asyncio.to_thread(self._history.entries)
         room = policy.trigger_ratio * window_of(card) * ROOM_AFTER_MASKING - self._meter.fixed
         masking = await asyncio.to_thread(
             mask_old,
@@ -256,7 +256,8 @@ class Condenser:
         self._measure()
 
     async def _make(self, policy: CompactionPolicy, request: CondenseRequest, card: ModelCard) -> Condensation:
-        entries = self._history.entries()
+        entries = await asyncio.to_thread(self._history.entries)
+        pinned = self._history.pinned
         ids = [entry.node for entry in entries]
         made = await condense(
             [entry.turn for entry in entries],
@@ -266,7 +267,7 @@ class Condenser:
             instruction=request.instruction,
             cut=_position(ids, request.up_to) + 1 if request.up_to is not None else None,
             start=_position(ids, request.from_) if request.from_ is not None else 0,
-            pins=[at for at, node in enumerate(ids) if node in self._history.pinned],
+            pins=[at for at, node in enumerate(ids) if node in pinned],
         )
         if made.usage is not None:
             self._costs.add(self.card.provider, "summarizer", made.usage)

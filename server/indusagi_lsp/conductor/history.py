@@ -141,6 +141,7 @@ class StoredHistory:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._known: tuple[object, list[Entry]] = (None, [])
 
     @property
     def session_id(self) -> str:
@@ -172,10 +173,16 @@ class StoredHistory:
         return graph.node(node) if node in graph else None
 
     def entries(self) -> list[Entry]:
-        """The live path, with every call answered."""
-        nodes = self.session.graph.nodes_to(self.leaf)
+        """The live path, with every call answered.
+
+        A condensation asks for it several times, and of a long path it takes a while, so the last answer is kept.
+        """
         receipts = self.session.receipts
-        return entries_of(nodes, lambda at, call: (nodes[at].id, call) in receipts)
+        state = (self.leaf, self.session.graph.gaps, len(receipts))
+        if state != self._known[0]:
+            nodes = self.session.graph.nodes_to(self.leaf)
+            self._known = (state, entries_of(nodes, lambda at, call: (nodes[at].id, call) in receipts))
+        return self._known[1]
 
     def view(self) -> tuple[Turn, ...]:
         """The turns of `entries`."""
@@ -207,6 +214,7 @@ class StoredHistory:
             files_modified=made.files_modified,
             model=made.model or None,
         )
+        self._known = (None, [])
         return str(record["summary"])
 
     async def mask(self, masking: Masking, trigger: CondenseTrigger) -> None:
@@ -222,6 +230,7 @@ class StoredHistory:
             before=masking.before,
             after=masking.after,
         )
+        self._known = (None, [])
 
     async def undo_condense(self) -> str:
         """Write a head that names the old leaf."""

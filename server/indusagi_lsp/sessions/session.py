@@ -194,15 +194,15 @@ class Session(Journal):
             PersistenceFault: as `append`.
         """
         old = self.graph.leaf
-        path = self.graph.nodes_to(old)
+        path = self.graph.ids_to(old)
         if not 0 <= start < cut <= len(path):
             msg = f"A cut of {cut} does not fit a history of {len(path)} turns."
             raise InvalidInput(msg)
 
         if kept is None:
-            kept = [(node.turn, node.created_at, node.id) for node in path[cut:]]
-        self.graph.branch_from(path[start - 1].id if start else None)
-        root = self._add(summary, path[cut - 1].created_at)
+            kept = [(node.turn, node.created_at, node.id) for node in map(self.graph.node, path[cut:])]
+        self.graph.branch_from(path[start - 1] if start else None)
+        root = self._add(summary, self.graph.node(path[cut - 1]).created_at)
         copies: dict[str, str] = {}
         for turn, created_at, original in kept:
             copy = self._add(turn, int(created_at))
@@ -212,7 +212,7 @@ class Session(Journal):
             "type": "condense",
             "summary": root.id,
             "from": old,
-            "cut": path[cut].id if cut < len(path) else None,
+            "cut": path[cut] if cut < len(path) else None,
             "copies": copies,
             "trigger": trigger,
             "before": before,

@@ -129,6 +129,8 @@ async def condense(chat: Chat, argument: str) -> None:
         return
     chat.say(visible(plan.draft), "dim")
     chat.say(f"{plan.cut} turns would become this text: {plan.before:,} tokens become {plan.after:,}.")
+    if result.reason:
+        chat.say(f"Mind: {clause(result.reason)}.", "warning")
     if await chat.ask("Condense? [y/n]", ("y", "yes", "n", "no")) in ("n", "no"):
         chat.say("Left as it is.")
         return

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from indusagi_lsp.condensation import SUMMARY_PREFIX, CompactionPolicy, Condensation, estimate_context_tokens
+from indusagi_lsp.condensation import (
+    SUMMARY_PREFIX,
+    CompactionPolicy,
+    Condensation,
+    condense,
+    estimate_context_tokens,
+)
 from indusagi_lsp.conductor import CondenseRequest
-from indusagi_lsp.conductor.history import History
+from indusagi_lsp.conductor.history import History, StoredHistory
 from indusagi_lsp.contract.errors import ContextOverflow, InvalidInput, InvalidState, PersistenceFault
 from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import ModelCard, ModelRequest, Usage
-from indusagi_lsp.contract.turns import unanswered_calls
-from indusagi_lsp.sessions import SessionStore
+from indusagi_lsp.contract.turns import ToolCallBlock, Turn, unanswered_calls, user
+from indusagi_lsp.sessions import SessionGraph, SessionStore
 from support.scripted import Reply, ScriptedModel, call
 from unit.conductor.rig import EchoTool, Rig
 
@@ -326,4 +332,28 @@ async def test_old_results_are_masked_before_anything_is_dropped(tmp_path: Path)
     for _ in finished:
         await rig.agent.undo_condense()
     assert rig.agent.snapshot().messages[2].tool_results[0].output.count("line of output") == 1_500
+    await session.close()
+
+
+async def test_a_path_is_put_together_once_for_a_condensation_and_anew_when_something_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await SessionStore(tmp_path).create(cwd=tmp_path.as_uri())
+    history = StoredHistory(session)
+    (asked,) = await history.append([Turn("assistant", (ToolCallBlock("c", "echo", {}),))])
+    unknown = history.entries()
+    assert unknown[-1].node is None
+    assert history.entries() is unknown
+    await history.receipt(asked.id, "c", "started")
+    assert history.entries()[-1].turn != unknown[-1].turn
+    await history.append([user(f"{number} {LONG}") for number in range(12)])
+
+    read = []
+    nodes_to = SessionGraph.nodes_to
+    monkeypatch.setattr(SessionGraph, "nodes_to", lambda *args: read.append(args) or nodes_to(*args))
+    turns = [entry.turn for entry in history.entries()]
+    made = await condense(turns, CARD, CompactionPolicy(), None)
+    await history.condense(made, "manual")
+    assert len(read) == 1
+    assert [entry.turn for entry in history.entries()] == list(made.turns)
     await session.close()

@@ -177,7 +177,8 @@ class FakeServer:
         if short == "condense":
             plan = {"cut": 4, "dropped": [], "kept": [], "before": 900, "after": 90, "draft": "the draft", "token": "t"}
             done = {"condensed": not params.get("preview"), "leaf": None, "before": 900, "after": 90, "cut": 4}
-            return {**done, "preview": plan if params.get("preview") else None}
+            ignored = "No model wrote it." if params.get("instruction") else None
+            return {**done, "preview": plan if params.get("preview") else None, "reason": ignored}
         if short == "condense/undo":
             return {"leaf": "x"}
         if short == "session/adopt":

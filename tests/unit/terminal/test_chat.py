@@ -233,6 +233,7 @@ async def test_condensing_is_shown_first(options: Options, wire: Wire) -> None:
         await one.say("hello", "Done.")
         await one.say("/condense keep the names", "900 tokens become 90")
         assert "the draft" in one.shown
+        assert "Mind: No model wrote it." in one.shown
         await one.say("n", "Left as it is.")
         await one.say("/condense", "900 tokens become 90")
         await one.say("y", "Condensed to 90 tokens")
