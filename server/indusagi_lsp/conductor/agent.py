@@ -7,9 +7,9 @@ Nothing that waits is lost by an abort, a fault or a condensation: it gets a run
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,22 +17,17 @@ from indusagi_lsp.conductor.condense import CondenseOutcome, Condenser, Condense
 from indusagi_lsp.conductor.config import AgentConfig, AgentDeps
 from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.history import History, MemoryHistory, StoredHistory
+from indusagi_lsp.conductor.prompts import Prompt, Prompts, Waiting, turns_of
 from indusagi_lsp.conductor.run import Run, RunParts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
-from indusagi_lsp.contract.errors import (
-    InvalidInput,
-    InvalidState,
-    NodeNotFound,
-    SessionForeign,
-    SessionNotFound,
-)
+from indusagi_lsp.contract.errors import InvalidState, NodeNotFound, SessionForeign, SessionNotFound
 from indusagi_lsp.contract.events import Phase, QueueChanged, RunSnapshot
 from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelInvoker
-from indusagi_lsp.contract.turns import USER, Turn, turn_from_json, user
+from indusagi_lsp.contract.turns import USER, Turn
 from indusagi_lsp.ledger import Dispose, Handler, RunLedger
 from indusagi_lsp.sessions import Node, Session, SessionStore
 
-Prompt: TypeAlias = str | Turn | Iterable[Turn | dict[str, Any]]
+T = TypeVar("T")
 Mode: TypeAlias = Literal["queue", "steer"]
 
 
@@ -41,15 +36,6 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
     leaf: str | None
     prefill: str | None = None
-
-
-class _Waiting:
-    """A prompt that has no run yet, and whoever waits for its end."""
-
-    def __init__(self, turns: Sequence[Turn], run_id: str) -> None:
-        self.turns = turns
-        self.run_id = run_id
-        self.ended: asyncio.Future[RunSnapshot] = asyncio.get_running_loop().create_future()
 
 
 class Agent:
@@ -75,17 +61,12 @@ class Agent:
         self._catalogue = catalogue
         self._history: History | None = None
         self._condenser: Condenser | None = None
-        self._queue: deque[_Waiting] = deque()
-        self._steering: deque[_Waiting] = deque()
-        self._told_queued = 0
+        self._prompts = Prompts(lambda count: self.ledger.publish(QueueChanged(count)))
         self._allowed: set[str] = set()
         self._run: Run | None = None
-        self._running: _Waiting | None = None
-        self._joined: list[_Waiting] = []
         self._last: RunSnapshot | None = None
         self._pump: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
-        self._beginning = asyncio.Lock()
         self._condensing: asyncio.Task[CondenseOutcome] | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -103,7 +84,7 @@ class Agent:
     @property
     def running(self) -> bool:
         """Whether a run goes on or waits, or history is being condensed."""
-        return self._run is not None or bool(self._queue) or self._condensing is not None
+        return self._run is not None or self._prompts.waiting or self._condensing is not None
 
     @property
     def run_id(self) -> str:
@@ -115,7 +96,7 @@ class Agent:
     @property
     def queued(self) -> int:
         """How many prompts wait."""
-        return len(self._queue) + len(self._steering)
+        return self._prompts.count
 
     @property
     def phase(self) -> Phase:
@@ -164,18 +145,17 @@ class Agent:
             InvalidInput: there is nothing in the prompt.
             SessionForeign: the session was written by somebody else and is not adopted.
         """
-        turns = _turns(prompt)
-        history = await self._ensure_history()
-        if not history.trusted:
-            raise SessionForeign(history.session_id)
+        turns = turns_of(prompt)
+        if self._history is None:
+            # Two prompts must not begin two sessions, nor may one be begun while the agent goes to another.
+            async with self._alone:
+                await self._ensure_history()
+        await self._trusted_history()
         self._card()
-        waiting = _Waiting(turns, run_id or self.deps.new_id())
-        if mode == "steer" and self._run is not None:
-            self._steering.append(waiting)
-        else:
-            self._queue.append(waiting)
+        waiting = Waiting(turns, run_id or self.deps.new_id())
+        self._prompts.add(waiting, steer=mode == "steer" and self._run is not None)
         if self._alone.locked():
-            self._publish_queue()
+            self._prompts.publish()
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._drain_queue(), name="agent queue")
         try:
@@ -199,11 +179,7 @@ class Agent:
 
     async def close(self) -> None:
         """End everything; the prompts that wait are cancelled, and none is started."""
-        for waiting in (*self._queue, *self._steering):
-            if not waiting.ended.done():
-                waiting.ended.cancel()
-        self._queue.clear()
-        self._steering.clear()
+        self._prompts.cancel()
         await self.abort()
         if self._pump is not None:
             await asyncio.wait({self._pump})
@@ -224,10 +200,30 @@ class Agent:
 
     # --- the graph ----------------------------------------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def at_rest(self, action: str) -> AsyncIterator[None]:
+        """Hold the agent still: no run goes on meanwhile, and prompts that come wait until the end of it.
+
+        Args:
+            action: what is to be done meanwhile, for the message: "It is not the moment to …".
+
+        Raises:
+            InvalidState: a run goes on.
+        """
+        self._idle(action)
+        async with self._alone:
+            # A prompt that came while this waited for its turn is not to be answered anywhere else.
+            self._idle(action)
+            yield
+
     async def start(self, session: Session) -> None:
-        """Go on in a session that the caller has opened or made."""
-        self._idle("go to another session")
-        self._use(StoredHistory(session))
+        """Go on in a session that the caller has opened or made.
+
+        Raises:
+            InvalidState: a run goes on.
+        """
+        async with self.at_rest("go to another session"):
+            self._use(StoredHistory(session))
 
     async def resume(self, session_id: str, node: str | None = None) -> RunSnapshot:
         """Take up a session from the store, at its head or at `node`. History is fetched, not replayed: no events.
@@ -237,19 +233,19 @@ class Agent:
             NodeNotFound: the session has no such node.
             InvalidState: a run goes on.
         """
-        self._idle("go to another session")
-        if self._store is None:
-            raise SessionNotFound(session_id)
-        if self.session is None or self.session.id != session_id:
-            self._use(StoredHistory(await self._store.open(session_id)))
-        history = await self._ensure_history()
-        if node is not None and node != history.leaf:
-            self._require(node)
-            await history.move_head(node, "resume")
-            self._condenser = None
-        self._last = None
-        await asyncio.to_thread(history.view)  # the first view of a long path takes a while; later ones build on it
-        return self.snapshot()
+        async with self.at_rest("go to another session"):
+            if self._store is None:
+                raise SessionNotFound(session_id)
+            if self.session is None or self.session.id != session_id:
+                self._use(StoredHistory(await self._store.open(session_id)))
+            history = await self._ensure_history()
+            if node is not None and node != history.leaf:
+                self._require(node)
+                await self._go(history.move_head(node, "resume"))
+            self._last = None
+            # The first view of a long path takes a while; later ones build on it.
+            await asyncio.to_thread(history.view)
+            return self.snapshot()
 
     async def fork(self, node: str, *, before: bool = False) -> ForkPoint:
         """Go on from an earlier node, leaving what came after it as a branch of its own.
@@ -262,12 +258,10 @@ class Agent:
             NodeNotFound: the session has no such node.
             InvalidState: a run goes on.
         """
-        self._idle("fork")
-        point = self.fork_point(node, before=before)
-        await (await self._ensure_history()).move_head(point.leaf, "fork")
-        self._condenser = None
-        self._last = None
-        return point
+        async with self.at_rest("fork"):
+            point = self.fork_point(node, before=before)
+            await self._go((await self._ensure_history()).move_head(point.leaf, "fork"))
+            return point
 
     def fork_point(self, node: str, *, before: bool = False) -> ForkPoint:
         """Where a fork at `node` would stand; changes nothing.
@@ -292,12 +286,8 @@ class Agent:
             InvalidState: a run goes on.
             SessionForeign: the session was written by somebody else and is not adopted.
         """
-        self._idle("condense")
-        history = await self._ensure_history()
-        if not history.trusted:
-            raise SessionForeign(history.session_id)
-        async with self._alone:
-            condenser = self._current_condenser(history)
+        async with self.at_rest("condense"):
+            condenser = self._current_condenser(await self._trusted_history())
             self._condensing = asyncio.create_task(condenser.on_request(request or CondenseRequest()))
             try:
                 return await self._condensing
@@ -311,12 +301,8 @@ class Agent:
         Raises:
             InvalidState: there is none on this branch, or a run goes on.
         """
-        self._idle("undo a condensation")
-        history = await self._ensure_history()
-        leaf = await uninterrupted(history.undo_condense())
-        self._condenser = None
-        self._last = None
-        return leaf
+        async with self.at_rest("undo a condensation"):
+            return await self._go((await self._ensure_history()).undo_condense())
 
     async def add_note(self, turn: Turn) -> None:
         """Put a turn under the live leaf without asking the model, for what a run did not say (a branch's result).
@@ -325,11 +311,8 @@ class Agent:
             InvalidState: a run goes on.
             SessionForeign: the session was written by somebody else and is not adopted.
         """
-        self._idle("add a note")
-        history = await self._ensure_history()
-        if not history.trusted:
-            raise SessionForeign(history.session_id)
-        await uninterrupted(history.append([turn]))
+        async with self.at_rest("add a note"):
+            await uninterrupted((await self._trusted_history()).append([turn]))
 
     def path_changed(self) -> None:
         """Somebody else has changed the session's path: what was measured of it is void."""
@@ -339,18 +322,23 @@ class Agent:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _drain_queue(self) -> None:
-        while self._queue:
+        while self._prompts.waiting:
             async with self._alone:
-                waiting = self._queue.popleft()
-                self._publish_queue()
+                waiting = self._prompts.begin()
+                if waiting is None:
+                    continue
                 try:
-                    await self._one_run(waiting)
+                    snapshot = await self._one_run(waiting)
                 except Exception as error:  # noqa: BLE001 - told to whoever waits; the others' turn comes all the same
-                    for end in self._still_waiting(waiting):
-                        end.set_exception(error)
+                    for ended in self._prompts.run_ended():
+                        ended.set_exception(error)
+                else:
+                    for ended in self._prompts.run_ended():
+                        ended.set_result(snapshot)
 
-    async def _one_run(self, waiting: _Waiting) -> None:
-        history = await self._ensure_history()
+    async def _one_run(self, waiting: Waiting) -> RunSnapshot:
+        # Asked again: while the prompt waited, the agent may have gone to another session.
+        history = await self._trusted_history()
         condenser = self._current_condenser(history)
         parts = RunParts(
             config=self.config,
@@ -364,46 +352,18 @@ class Agent:
             tools={tool.spec.name: tool for tool in self.config.tools},
             allowed=self._allowed,
         )
-        self._running = waiting
-        self._run = Run(parts, waiting.run_id, waiting.turns, self._next_steering)
+        self._run = Run(parts, waiting.run_id, waiting.turns, self._prompts.steer)
         history.hold(busy=True)
         try:
-            snapshot = await self._run.execute()
-            self._last = snapshot
+            self._last = await self._run.execute()
+            return self._last
         finally:
             history.hold(busy=False)
             self._run = None
-            self._running = None
-            # What wanted to steer this run but came too late for it is not lost: it comes next.
-            self._queue.extendleft(reversed(self._steering))
-            self._steering.clear()
-        for end in self._still_waiting(waiting):
-            end.set_result(snapshot)
 
-    def _still_waiting(self, waiting: _Waiting) -> list[asyncio.Future[RunSnapshot]]:
-        """Those who still wait for the end of the run that began with `waiting`; they are to be told now."""
-        ended = [one.ended for one in (waiting, *self._joined) if not one.ended.done()]
-        self._joined.clear()
-        return ended
-
-    def _next_steering(self) -> Sequence[Turn] | None:
-        """Take the next steering prompt into the run; its author then waits for this run's end."""
-        if not self._steering:
-            return None
-        waiting = self._steering.popleft()
-        self._joined.append(waiting)
-        self._publish_queue()
-        return waiting.turns
-
-    async def _withdraw(self, waiting: _Waiting) -> None:
+    async def _withdraw(self, waiting: Waiting) -> None:
         """The caller has cancelled: take its prompt back, or end its run and wait for the end."""
-        for queue in (self._queue, self._steering):
-            if waiting in queue:
-                queue.remove(waiting)
-                waiting.ended.cancel()
-                self._publish_queue()
-                return
-        if (waiting is self._running or waiting in self._joined) and self._run is not None:
+        if not self._prompts.withdraw(waiting) and self._prompts.answers(waiting) and self._run is not None:
             self._run.abort()
             await asyncio.wait({waiting.ended})
 
@@ -412,31 +372,38 @@ class Agent:
             message = f"A run goes on in this session, so it is not the moment to {action}."
             raise InvalidState(message, hint="Wait for its end, or stop it first.")
 
-    def _publish_queue(self) -> None:
-        """Tell how many prompts wait, if that is news: a prompt that runs at once never waits."""
-        if self.queued != self._told_queued:
-            self._told_queued = self.queued
-            self.ledger.publish(QueueChanged(self.queued))
+    async def _trusted_history(self) -> History:
+        history = await self._ensure_history()
+        if not history.trusted:
+            raise SessionForeign(history.session_id)
+        return history
 
     async def _ensure_history(self) -> History:
-        return self._history or await self._begin_history()
+        """The conversation, begun now if there is none; only called by who holds the agent still."""
+        if self._history is not None:
+            return self._history
+        if self._store is None:
+            return self._use(MemoryHistory(self.deps.new_id(), self.deps.clock))
+        session = await self._store.create(cwd=self.deps.workspace, model=self.config.model)
+        return self._use(StoredHistory(session))
 
-    async def _begin_history(self) -> History:
-        """Begin a conversation, once only, however many prompts come meanwhile."""
-        async with self._beginning:
-            if self._history is not None:
-                return self._history
-            if self._store is None:
-                return self._use(MemoryHistory(self.deps.new_id(), self.deps.clock))
-            session = await self._store.create(cwd=self.deps.workspace, model=self.config.model)
-            return self._use(StoredHistory(session))
+    async def _go(self, move: Coroutine[Any, Any, T]) -> T:
+        """Move the head, to the end of it; what was measured of the old path is void then, however it ended."""
+        try:
+            return await uninterrupted(move)
+        finally:
+            self._forget_path()
 
     def _use(self, history: History) -> History:
         self._history = history
-        self._condenser = None
-        self._last = None
+        self._forget_path()
         self._allowed = set()
         return history
+
+    def _forget_path(self) -> None:
+        """The agent stands elsewhere: what was measured, and how the last run ended, was of another path."""
+        self._condenser = None
+        self._last = None
 
     def _card(self) -> ModelCard:
         return self._catalogue.card(self.config.model)
@@ -460,21 +427,3 @@ class Agent:
         if found is None:
             raise NodeNotFound(self.session_id or "", node)
         return found
-
-
-def _turns(prompt: Prompt) -> tuple[Turn, ...]:
-    """The prompt as turns, none of them empty."""
-    if isinstance(prompt, str):
-        turns: tuple[Turn, ...] = (user(prompt),) if prompt.strip() else ()
-    elif isinstance(prompt, Turn):
-        turns = (prompt,)
-    else:
-        try:
-            turns = tuple(turn if isinstance(turn, Turn) else turn_from_json(turn) for turn in prompt)
-        except ValueError as error:
-            message = f"This is not a turn: {error}."
-            raise InvalidInput(message) from error
-    turns = tuple(turn for turn in turns if turn.blocks)
-    if not turns:
-        raise InvalidInput("The prompt is empty.", hint="Write something, then submit.")
-    return turns

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias, cast
 
@@ -57,6 +57,7 @@ from indusagi_lsp.contract.models import ThinkingDelta as ModelThinking
 from indusagi_lsp.contract.models import ToolCallDelta as ModelToolCall
 from indusagi_lsp.contract.tools import Tool
 from indusagi_lsp.contract.turns import TOOL, USER, ToolCallBlock, ToolResultBlock, Turn
+from indusagi_lsp.sessions import Node
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class Run:
         self._started_calls: dict[str, str] = {}
         self._assistant_node: str | None = None
         self._work: asyncio.Task[None] | None = None
+        self._stopped = False
         self._confirming: set[asyncio.Task[None]] = set()
         self._error: Fault | None = None
         self._dispatcher = Dispatcher(
@@ -136,9 +138,14 @@ class Run:
         Returns:
             The snapshot that the terminal event carries.
         """
-        self._work = asyncio.create_task(self._work_through(), name=f"run {self.run_id}")
-        await asyncio.wait({self._work})
-        fault = await self._conclude(self._work)
+        # The prompt is written whatever happens: a stop that comes at this moment ends what follows, and loses nothing.
+        fault = await self._told(self._take_in(self._turns, first=True))
+        if fault is None:
+            self._work = asyncio.create_task(self._work_through(), name=f"run {self.run_id}")
+            if self._stopped:
+                self._work.cancel()
+            await asyncio.wait({self._work})
+            fault = await self._conclude(self._work)
         self._finish_calls()
         if self._confirming:
             await asyncio.wait(self._confirming)
@@ -152,6 +159,7 @@ class Run:
 
     def abort(self) -> None:
         """End the run as soon as possible; calling it again does nothing."""
+        self._stopped = True
         if self._work is not None:
             self._work.cancel()
 
@@ -173,28 +181,24 @@ class Run:
 
     async def _conclude(self, work: asyncio.Task[None]) -> Fault | None:
         """Keep what was half said, and say why the run ended badly, if it did."""
-        fault: Fault | None = None
+        fault = await self._told(work)
+        kept = await self._told(self._keep_partial())
+        return fault or kept
+
+    async def _told(self, work: Awaitable[None]) -> Fault | None:
+        """Why `work` ended badly, if it did; a fault of our own goes to the log."""
         try:
-            work.result()
+            await work
         except asyncio.CancelledError:
-            aborted = Aborted("The run was stopped.", hint="What was said until then is kept; submit to go on.")
-            fault = _fault(aborted)
+            return _fault(Aborted("The run was stopped.", hint="What was said until then is kept; submit to go on."))
         except IndusagiError as error:
-            fault = _fault(error)
+            return _fault(error)
         except Exception:
             logger.exception("run %s failed", self.run_id)
-            fault = Fault("internal", "The run failed by a fault of the server.", "The log has the details.")
-        try:
-            await self._keep_partial()
-        except IndusagiError as error:
-            fault = fault or _fault(error)
-        except Exception:
-            logger.exception("what run %s had half said could not be kept", self.run_id)
-            fault = fault or Fault("internal", "The run failed by a fault of the server.", "The log has the details.")
-        return fault
+            return Fault("internal", "The run failed by a fault of the server.", "The log has the details.")
+        return None
 
     async def _work_through(self) -> None:
-        await self._take_in(self._turns, first=True)
         for _ in range(self._parts.config.max_turns):
             await self._parts.condenser.if_due(self._set_phase)
             done = await self._ask_model()
@@ -205,7 +209,7 @@ class Run:
                 self._parts.publish(Snapshot(self.snapshot()))
             steered = False
             while (prompt := self._next_steering()) is not None:
-                await self._take_in(prompt)
+                await uninterrupted(self._take_in(prompt))
                 steered = True
             if not calls and not steered:
                 return
@@ -213,10 +217,13 @@ class Run:
         raise TurnBudgetSpent(message, hint="Submit again to let it go on, or raise the setting maxTurns.")
 
     async def _take_in(self, turns: Sequence[Turn], *, first: bool = False) -> None:
-        """Write a prompt to disk, before anything else happens with it."""
-        nodes = await uninterrupted(self._parts.history.append(turns))
-        if first:
-            self._parts.publish(RunStarted(nodes[-1].id if nodes else None))
+        """Write a prompt to disk, before anything else happens with it; the first one begins the run."""
+        nodes: list[Node] = []
+        try:
+            nodes = await self._parts.history.append(turns)
+        finally:
+            if first:
+                self._parts.publish(RunStarted(nodes[-1].id if nodes else None))
         for node in nodes:
             self._confirm(node.id)
         self._parts.publish(Snapshot(self.snapshot()))
@@ -279,7 +286,6 @@ class Run:
 
     async def _keep_answer(self, done: ModelDone) -> tuple[ToolCallBlock, ...]:
         """Write the assistant's turn and account for it; the calls that are to be run."""
-        history = self._parts.history
         turn = self._answer.settle(done.turn)
         self._parts.condenser.model_answered(done.usage)
         if not turn.blocks:
@@ -289,17 +295,20 @@ class Run:
         if done.stop == "interrupted":
             turn = Turn(turn.role, turn.blocks, {**turn.extra, "interrupted": True})
         self._answer.clear()
-        (node,) = await uninterrupted(history.append([turn]))
-        self._assistant_node = node.id
-        if done.usage is not None:
-            await history.usage(node.id, done.usage, self._parts.card.id, self._parts.card.provider)
-        self._account(done.usage)
-        self._confirm(node.id)
+        await uninterrupted(self._write_answer(turn, done.usage))
         self._pending = {call.id: PendingCall(call.id, call.name, "called") for call in turn.tool_calls}
         if done.stop == "length":
             self._parts.publish(Notice("warning", "answer_cut", "The answer was cut at the model's output limit."))
         self._parts.publish(Snapshot(self.snapshot()))
         return turn.tool_calls
+
+    async def _write_answer(self, turn: Turn, usage: Usage | None) -> None:
+        (node,) = await self._parts.history.append([turn])
+        self._assistant_node = node.id
+        self._account(usage)
+        self._confirm(node.id)
+        if usage is not None:
+            await self._parts.history.usage(node.id, usage, self._parts.card.id, self._parts.card.provider)
 
     async def _on_silence(self) -> None:
         """A model may end its turn without a word after a tool's result; after a prompt that is a fault."""
@@ -330,7 +339,7 @@ class Run:
             self._pending[call.id] = PendingCall(call.id, call.name, stage)
         if effectful and self._assistant_node is not None and stage in ("started", "finished"):
             # After a crash the receipts tell what is known of a tool's effects, so they must be there before it acts.
-            await self._parts.history.receipt(self._assistant_node, call.id, stage)
+            await uninterrupted(self._parts.history.receipt(self._assistant_node, call.id, stage))
             await self._parts.history.sync()
 
     async def _on_result(self, result: ToolResultBlock) -> None:
@@ -345,6 +354,10 @@ class Run:
                 await self._parts.history.sync()
             except IndusagiError as error:
                 self._parts.publish(Notice("error", error.kind, f"{error.message} {error.hint}".rstrip()))
+            except Exception:
+                logger.exception("the disk's word for node %s did not come", node)
+                text = "It is not known whether the last turn is safe on disk. The log has the details."
+                self._parts.publish(Notice("error", "internal", text))
             else:
                 self._parts.publish(Persisted(node, self._parts.history.leaf or node))
 

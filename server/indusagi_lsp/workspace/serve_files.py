@@ -40,16 +40,16 @@ async def restore(host: Host, params: m.FilesRestoreParams) -> m.FilesRestoreRes
     if not params.preview:
         if not host.trusted:
             raise InvalidState("No file is changed in a folder that is not trusted.", hint="Trust the folder first.")
-        if live.agent.running:
-            raise InvalidState(
-                "A run goes on in this session, so no file is restored now.", hint="Wait for its end, or stop it first."
-            )
         if params.token is None and "restore" in params.choices.values():
             raise InvalidInput("A choice needs the token of the plan that it was made on.", hint="Ask for it first.")
-    await host.settle_files()
-    plan = await _plan(host, live.session, params)
     if params.preview:
-        return _result(plan)
+        return _result(await _settled_plan(host, live.session, params))
+    async with live.agent.at_rest("restore files"):
+        return await _carry_out(host, live.session, params)
+
+
+async def _carry_out(host: Host, session: Session, params: m.FilesRestoreParams) -> m.FilesRestoreResult:
+    plan = await _settled_plan(host, session, params)
     if params.token is not None and params.token != plan.token:
         raise InvalidState("The files have changed since they were looked at.", hint="Look at the plan again.")
     return _result(plan, await host.files.apply(plan, params.choices))
@@ -77,7 +77,8 @@ def _member(session: Session, until: int | None) -> Member:
     return Member(session.graph, tuple(session.condensations), tuple(session.receipts), until)
 
 
-async def _plan(host: Host, session: Session, params: m.FilesRestoreParams) -> RestorePlan:
+async def _settled_plan(host: Host, session: Session, params: m.FilesRestoreParams) -> RestorePlan:
+    await host.settle_files()
     family = await lineage(host, session)
     if params.undo is not None:
         return await host.files.plan_undo(family, params.undo)
