@@ -115,6 +115,8 @@ class ModelError(IndusagiError):
         status: the provider's HTTP status, None where there was none.
         retryable: whether the same request may succeed later.
         retry_after: seconds that the provider asked to wait, None where it did not say.
+        outage: whether the provider itself failed, was not there or gave no sense, as opposed to refusing this request.
+            What may succeed later is an outage, if nothing else is said.
     """
 
     kind = "model_failed"
@@ -127,11 +129,13 @@ class ModelError(IndusagiError):
         status: int | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
+        outage: bool | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
+        self.outage = retryable if outage is None else outage
 
 
 class ContextOverflow(ModelError):

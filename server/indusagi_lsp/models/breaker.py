@@ -70,7 +70,7 @@ class CircuitBreaker:
         self._probing = False
 
     def failed(self) -> None:
-        """The provider could not be reached, or failed."""
+        """The provider could not be reached, failed, was silent for too long, or gave no sense."""
         now = self._clock.monotonic()
         self._failed.append(now)
         if self._probing or (len(self._failed) == self._limit and now - self._failed[0] <= self._within):
@@ -78,5 +78,5 @@ class CircuitBreaker:
         self._probing = False
 
     def dropped(self) -> None:
-        """The call was given up by the caller; it says nothing about the provider."""
+        """The call was given up by the caller, or never left this machine: it says nothing about the provider."""
         self._probing = False

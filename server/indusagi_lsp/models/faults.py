@@ -58,7 +58,7 @@ def fault(error: Exception, provider: Provider, model: str, *, now_ms: int) -> M
     # Whatever else a library stumbles over, it stumbles over while it reads what came.
     tail = f" ({detail})" if isinstance(error, ai.UnexpectedModelBehavior) and detail else ""
     message = f"{provider.label} answered with something that is no answer of a model{tail}."
-    return ModelError(message, hint=f"Check that {provider.base_url} is the right address.")
+    return ModelError(message, hint=f"Check that {provider.base_url} is the right address.", outage=True)
 
 
 def broken_off(provider: Provider) -> ModelError:
@@ -70,13 +70,13 @@ def broken_off(provider: Provider) -> ModelError:
 def no_answer(provider: Provider) -> ModelError:
     """A good status, and nothing in the body that a model would say."""
     message = f"{provider.label} answered with something that is no answer of a model."
-    return ModelError(message, hint=f"Check that {provider.base_url} is the right address.")
+    return ModelError(message, hint=f"Check that {provider.base_url} is the right address.", outage=True)
 
 
 def too_quiet(provider: Provider, seconds: float) -> ModelError:
     """Nothing came for too long. Not tried again by itself: the time was spent already."""
     message = f"{provider.label} sent nothing for {seconds:g} s, so the call was ended."
-    return ModelError(message, hint="Say it again to ask once more.")
+    return ModelError(message, hint="Say it again to ask once more.", outage=True)
 
 
 def _api_fault(error: ai.ModelAPIError, provider: Provider, model: str, now_ms: int) -> ModelError:
@@ -113,6 +113,7 @@ def _api_fault(error: ai.ModelAPIError, provider: Provider, model: str, now_ms: 
         status=status,
         retryable=retryable,
         retry_after=asked,
+        outage=retryable or (status or 0) >= 500,
     )
 
 
@@ -152,13 +153,14 @@ def _connection_fault(error: ai.ModelConnectionError, provider: Provider, detail
     timed_out = isinstance(error, ai.ModelTimeoutError)
     if timed_out and error.phase in ("read", "write", None):
         message = f"{provider.label} sent nothing for too long, so the call was ended."
-        return ModelError(message, hint="Say it again to ask once more.")
+        return ModelError(message, hint="Say it again to ask once more.", outage=True)
     if error.phase in ("connect", "pool"):
         refused = _was_refused(error)
         what = "refused the connection" if refused else "cannot be reached"
         hint = "Start it, or check its address." if provider.loopback else "Check the network and the address."
         message = f"{provider.label} at {provider.base_url} {what}."
-        # Nothing that is not running on this machine starts by being called again.
+        # Nothing that is not running on this machine starts by being called again; nor is anybody spared by not calling
+        # it, and once it was started it is to be called at once.
         return ModelError(message, hint=hint, retryable=not (provider.loopback and not timed_out))
     tail = f": {detail}" if detail else ""
     message = f"The connection to {provider.label} broke off{tail}."

@@ -217,8 +217,7 @@ class Models:
                         yield part
                 return
             except ModelError as error:
-                settled = True
-                (breaker.failed if error.retryable else breaker.succeeded)()
+                settled = _settle(breaker, error)
                 last = error
                 delay = None if visible else self._retry.delay(error, attempt, self._luck())
                 if delay is None:
@@ -318,3 +317,14 @@ class Models:
         if served is None:
             return provider.models, f"{provider.label} does not answer at {provider.base_url}."
         return tuple(dict.fromkeys([*provider.models, *served])), ""
+
+
+def _settle(breaker: CircuitBreaker, error: ModelError) -> bool:
+    """Tell the circuit breaker what a failed call says about the provider; whether it says anything."""
+    if error.outage:
+        breaker.failed()
+    elif error.status is not None:
+        breaker.succeeded()
+    else:
+        return False
+    return True

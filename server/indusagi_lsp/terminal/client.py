@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import itertools
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from indusagi_lsp.transport.framing import FrameError, FrameReader, frame
 
 if TYPE_CHECKING:
     from indusagi_lsp.protocol.operations import Operation
+
+logger = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
@@ -294,6 +297,10 @@ class Client:
                 reply["result"] = _plain(await handler(params))
             except msgspec.ValidationError as error:
                 reply["error"] = {"code": INTERNAL_ERROR, "message": str(error)}
+            except Exception:
+                # The server waits for some answer, whatever goes wrong here; what did is in the log.
+                logger.exception("a question of the server, %s, could not be put", method)
+                reply["error"] = {"code": INTERNAL_ERROR, "message": "The client failed to handle the request."}
             except asyncio.CancelledError:
                 self._send({**reply, "error": {"code": REQUEST_CANCELLED, "message": "The question was withdrawn."}})
                 raise

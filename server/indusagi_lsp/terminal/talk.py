@@ -212,9 +212,13 @@ class Talk:
         how = "" if gone.code is None else f" ({_exit_words(gone.code)})"
         for line in gone.last_words[-5:]:
             self.screen.line(f"  {visible(line)}", "dim")
-        hint = "Nothing that was said is lost."
+        hint = ""
         if self.session is not None:
-            hint += f" Go on with: {resume_command(self.options, self.session)}"
+            hint = (
+                "What is in the session's file is kept; an answer that was still being given, and prompts that"
+                " waited for it, are not."
+                f" Go on with: {resume_command(self.options, self.session)}"
+            )
         show_error(self.screen, f"The server has ended unexpectedly{how}.", hint)
 
     # --- what the server says and asks ---

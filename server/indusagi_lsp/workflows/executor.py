@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -39,7 +39,7 @@ KEEP = timedelta(days=30)
 WATCH_SECONDS = 1.0
 
 Publish: TypeAlias = Callable[[WorkflowProgress], None]
-Claim: TypeAlias = Callable[[str], AbstractContextManager[object]]
+Claim: TypeAlias = Callable[[str], AbstractAsyncContextManager[object]]
 """Makes an execution this process's own while it runs; raises `InvalidState` where another process has it."""
 
 _NAMES_LIMIT = 20
@@ -129,8 +129,7 @@ class WorkflowExecutor:
             PersistenceFault: a checkpoint could not be kept.
         """
         execution = Execution.again(workflow, checkpoint)
-        if execution.id in self._running:
-            raise InvalidState("This execution goes on.", hint="Wait for its end, or cancel it first.")
+        self._refuse_running(execution.id)
         if execution.state == "done":
             raise InvalidState("This execution is done, so there is nothing to resume.", hint="Run the workflow anew.")
         _check_same(execution)
@@ -165,9 +164,9 @@ class WorkflowExecutor:
 
     async def _drive(self, execution: Execution, repeat: Collection[str]) -> ExecutionView:
         """Run an execution in a task of its own, so that it can be ended by others than its caller."""
-        if execution.id in self._running:
-            raise InvalidState("This execution goes on.", hint="Wait for its end, or cancel it first.")
-        with self._claim(execution.id):
+        self._refuse_running(execution.id)
+        async with self._claim(execution.id):
+            self._refuse_running(execution.id)
             task = asyncio.create_task(_Drive(self, execution, repeat).run(), name=f"workflow {execution.id}")
             self._running[execution.id] = (execution, task)
             watch = asyncio.create_task(self._watch(execution.id), name=f"wishes for {execution.id}")
@@ -186,6 +185,10 @@ class WorkflowExecutor:
                 execution.end("cancelled" if execution.cancelled else "interrupted")
             return execution.view()
         return task.result()
+
+    def _refuse_running(self, execution_id: str) -> None:
+        if execution_id in self._running:
+            raise InvalidState("This execution goes on.", hint="Wait for its end, or cancel it first.")
 
     async def _watch(self, execution_id: str) -> None:
         """Cancel an execution once another process wants that."""

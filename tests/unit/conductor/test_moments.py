@@ -36,6 +36,15 @@ class Held:
         return await self._real(*args, **kwargs)
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Let the others go on until something is so; it is a matter of steps, not of time."""
+    for _ in range(1_000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it never came to that")
+
+
 @pytest.fixture
 async def store(tmp_path: Path):
     store = SessionStore(tmp_path)
@@ -127,8 +136,7 @@ async def test_a_prompt_that_is_taken_back_while_it_waits_for_a_move_leaves_no_t
     await rig.agent.submit("hi")
     async with rig.agent.at_rest("restore files"):
         submitted = asyncio.create_task(rig.agent.submit("a"))
-        while not rig.agent.queued:
-            await asyncio.sleep(0)
+        await until(lambda: rig.agent.queued == 1)
         submitted.cancel()
         with pytest.raises(asyncio.CancelledError):
             await submitted
@@ -163,8 +171,7 @@ async def test_a_stop_while_the_prompt_is_written_ends_a_run_that_has_begun() ->
 async def test_a_stop_before_the_run_has_taken_a_step_loses_no_prompt() -> None:
     rig = Rig(ScriptedModel(["never"]))
     submitted = asyncio.create_task(rig.agent.submit("go"))
-    while rig.agent._run is None:
-        await asyncio.sleep(0)
+    await until(lambda: rig.agent._run is not None)
     await rig.agent.abort()
     final = await submitted
 

@@ -382,6 +382,52 @@ async def test_a_whole_answer_closes_the_circuit_also_when_its_reader_stops_ther
     assert [done.turn.text for done in outcomes] == ["back"] * 5
 
 
+@pytest.mark.parametrize(
+    ("answer", "idle", "counts"),
+    [
+        (Answer(text=("some",) * 20, stall_after=0), 0.1, True),
+        (Answer(text=("some",) * 20, stall_after=700), 0.1, True),
+        (Answer(raw=b"<html>hotel</html>", content_type="text/html"), 5.0, True),
+        (openai_error(503, "no", x_should_retry="false"), 5.0, True),
+        (openai_error(400, "bad"), 5.0, False),
+        (openai_error(401, "bad key"), 5.0, False),
+        (openai_error(429, "You exceeded your current quota", code="insufficient_quota"), 5.0, False),
+        (openai_error(400, "too many", code="context_length_exceeded"), 5.0, False),
+    ],
+    ids=["silence", "silence midway", "garbage", "no retry", "refused", "key", "quota", "overflow"],
+)
+async def test_the_circuit_counts_what_is_the_providers_failure_and_no_refusal(bench, answer, idle, counts):
+    async with FakeProvider("openai", answer) as server:
+        models = bench.models(server, retry=ONCE, idle=idle)
+        for _ in range(5):
+            with pytest.raises(ModelError):
+                await collect(models.invoke(ask()))
+        assert len(server.requests) == 5
+        with pytest.raises(ModelError) as caught:
+            await collect(models.invoke(ask()))
+
+    assert ("5 times in a row" in caught.value.message) == counts
+    assert len(server.requests) == (5 if counts else 6)
+
+
+async def test_a_refusal_that_says_nothing_of_the_provider_lets_its_failures_stand(bench):
+    async with FakeProvider("openai", openai_error(500, "broken")) as server:
+        models = bench.models(server, retry=ONCE)
+        for _ in range(4):
+            with pytest.raises(ModelError):
+                await collect(models.invoke(ask()))
+        server.answers = [OK]
+        await models.invoke(ask()).aclose()
+        stopped = models.invoke(ask())
+        async with aclosing(stopped):
+            await anext(stopped)
+        server.answers = [openai_error(500, "broken")]
+        with pytest.raises(ModelError):
+            await collect(models.invoke(ask()))
+        with pytest.raises(ModelError, match="5 times in a row"):
+            await collect(models.invoke(ask()))
+
+
 async def test_failures_with_an_answer_in_between_are_not_in_a_row(bench):
     async with FakeProvider("openai", openai_error(500, "broken")) as server:
         models = bench.models(server, retry=ONCE)

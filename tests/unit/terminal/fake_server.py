@@ -117,8 +117,9 @@ class FakeServer:
             self.event("approval_resolved", id="a", decision="once", by="another window")
             self.settle(self.approvals.pop(message["id"]), "withdrawn")
             return
-        if message["id"] == "u":
-            self.settle(self.runs.pop(), str(message["error"]["code"]))
+        if message["id"] == "u" or "error" in message:
+            waiting = self.runs.pop() if message["id"] == "u" else self.approvals.pop(message["id"])
+            self.settle(waiting, str(message["error"]["code"]))
             return
         number = self.approvals.pop(message["id"])
         decision = message["result"]["decision"]

@@ -59,6 +59,21 @@ async def test_a_question_that_is_not_known_is_refused() -> None:
     await client.close()
 
 
+@pytest.mark.parametrize("error", [RuntimeError("the terminal is gone"), OSError(5, "input/output error")])
+async def test_a_question_that_cannot_be_put_is_answered_with_an_error(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def asked(_: Any) -> None:
+        raise error
+
+    client = await Client.start(FAKE, cwd="/", on_notification={}, on_request={ops.APPROVE: asked})
+    async with asyncio.timeout(30):
+        snapshot = await client.call(ops.SUBMIT, m.SubmitParams(session_id="s", text="approve"))
+    assert snapshot.messages[0]["blocks"][0]["text"] == "-32603"
+    assert str(error) in caplog.text
+    await client.close()
+
+
 async def test_bytes_that_are_no_message_are_skipped() -> None:
     events: list[Any] = []
     client = await start(events)

@@ -45,6 +45,7 @@ async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
         ("refuse", 1, "", "Not yours.\nRead it first.\nTo take it over, open it in the chat and say /adopt."),
         ("die", 3, "", "The server has ended unexpectedly (exit code 7)."),
         ("die quietly after text", 3, "half an ans\n", "Go on with: indusagi-lsp chat"),
+        ("die quietly after text", 3, "half an ans\n", "an answer that was still being given"),
         ("approve", 0, "decided: deny\n", "nobody is here to be asked"),
         ("garbage", 0, "after garbage\n", ""),
         ("  ", 2, "", "The prompt is empty."),
