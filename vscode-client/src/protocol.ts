@@ -1027,7 +1027,7 @@ export interface SessionChangedEvent {
   diverged: string[];
 }
 
-/** Remembered entries that entered the prompt. */
+/** Remembered entries that entered the prompt, each with its `id` and `content`. */
 export interface MemoryRecalledEvent {
   kind: 'memory_recalled';
   entries: Record<string, unknown>[];

@@ -23,6 +23,7 @@ from indusagi_lsp.contract.events import (
     ApprovalRequested,
     ApprovalResolved,
     CallStage,
+    MemoryRecalled,
     RunEvent,
     ToolCalled,
     ToolFinished,
@@ -160,6 +161,7 @@ class Dispatcher:
             self._editor.document,
             self._editor.open_paths,
             self._editor.edit_document,
+            lambda entries: self._publish(MemoryRecalled(tuple(entries))),
         )
         try:
             async with asyncio.timeout(self._seconds) as limit:

@@ -218,7 +218,7 @@ class SessionChanged(msgspec.Struct, frozen=True):
 
 
 class MemoryRecalled(msgspec.Struct, frozen=True):
-    """Remembered entries that entered the prompt."""
+    """Remembered entries that entered the prompt, each with its `id` and `content`."""
 
     kind: ClassVar[str] = "memory_recalled"
     entries: tuple[Mapping[str, Any], ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,7 +48,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     `update` shows progress text to people; the model does not see it. `document` gives the unsaved text of a file that
     is open in the editor, by its path below the workspace root in POSIX spelling, or None; `open_paths` gives the paths
     for which it may have one. `edit_document` gives such a file another text through the editor, so that the user can
-    undo it, and says whether that was done; None where no editor can.
+    undo it, and says whether that was done; None where no editor can. `recalled` is told of remembered entries, as JSON
+    data with `id` and `content`, that the call's outcome brings into the prompt.
     """
 
     session_id: str
@@ -57,6 +58,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     document: Callable[[str], str | None] = lambda _: None
     open_paths: Callable[[], Iterable[str]] = tuple
     edit_document: Callable[[str, str], Awaitable[bool]] | None = None
+    recalled: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None
 
 
 class Tool(Protocol):

@@ -89,6 +89,8 @@ class Recall:
 
         found = await self._search().search(asked.query, sessions=[session.id], limit=MAX_TURNS * COPIES)
         remembered = await self._memory.recall_for_prompt(asked.query)
+        if remembered:
+            context.recalled([{"id": hit.entry.identifier, "content": hit.entry.content} for hit in remembered])
         parts = [f'<turn node="{hit.node}" role="{hit.role}">\n{hit.snippet}\n</turn>' for hit in _distinct(found.hits)]
         parts += [_memory(hit) for hit in remembered]
         return ToolOutcome("\n".join(parts) or "Nothing was found. Try other words.")

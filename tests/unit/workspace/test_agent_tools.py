@@ -57,6 +57,9 @@ async def test_recall_reads_one_turn_whole_and_knows_what_is_remembered(tmp_path
     await rig.say(session, "first")
     final = await rig.say(session, "how do we deploy?")
     assert "make ship" in outputs(final)[0]
+    (recalled,) = (event for event in rig.outlet.of(session) if event.kind == "memory_recalled")
+    assert [entry["content"] for entry in recalled.entries] == ["Deploy with make ship."]
+    assert recalled.entries[0]["id"] in outputs(final)[0]
     node = (await rig.call(o.RESUME, sessionId=session)).turns[1].id
     rig.script.write_text(json.dumps({"replies": [calls("recall", node=node), {"text": "ok"}]}), "utf-8")
     await rig.hosts.shutdown()
