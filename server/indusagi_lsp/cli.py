@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
+    from indusagi_lsp.lsp.hosts import HostsFactory
     from indusagi_lsp.transport.serve import Served
 
 
@@ -84,6 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
         const=0,
         help="for tests: serve one client on 127.0.0.1:PORT (0: any) that knows the token in INDUSAGI_TOKEN",
     )
+    tape = parser.add_mutually_exclusive_group()
+    tape.add_argument("--record", metavar="FILE", help="write down what the models say, to a new file")
+    tape.add_argument("--replay", metavar="FILE", help="have a recording answer in the place of the models")
     return parser
 
 
@@ -97,6 +101,15 @@ def _serve(options: argparse.Namespace) -> int:
         log = logs.configure(options.log_level, Path(options.log_file) if options.log_file else None)
     except OSError as error:
         sys.stderr.write(f"indusagi-lsp: the log file cannot be used: {error.strerror}: {options.log_file}\n")
+        return 2
+
+    try:
+        hosts_factory = _hosts_factory(options)
+    except OSError as error:
+        sys.stderr.write(f"indusagi-lsp: the recording cannot be made: {error.strerror}: {options.record}\n")
+        return 2
+    except ValueError as error:
+        sys.stderr.write(f"indusagi-lsp: {error}\n")
         return 2
 
     token = None
@@ -115,7 +128,7 @@ def _serve(options: argparse.Namespace) -> int:
             sys.stderr.write(f"indusagi-lsp: port {options.tcp} cannot be used: {error.strerror}\n")
             return 2
 
-    code = serve.Session(_make_server(token), read_fd, write_fd).run(options.client_process_id)
+    code = serve.Session(_make_server(token, hosts_factory), read_fd, write_fd).run(options.client_process_id)
     log.close()
     return _end(code)
 
@@ -132,7 +145,33 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _make_server(token: str | None) -> Served:
+def _hosts_factory(options: argparse.Namespace) -> HostsFactory | None:
+    """The hosts where the models are recorded or replayed, None for the usual ones."""
+    if not (options.record or options.replay):
+        return None
+    from functools import partial
+    from pathlib import Path
+
+    from indusagi_lsp.lsp.hosts import default_hosts
+
+    if options.record:
+        from indusagi_lsp.models.recording import Recorder
+
+        return partial(default_hosts, source=Recorder(Path(options.record).absolute()).follow)
+
+    from indusagi_lsp.contract.errors import ModelError
+    from indusagi_lsp.models.recording import read_recording
+    from indusagi_lsp.models.replay import Replay
+
+    path = Path(options.replay)
+    try:
+        replay = Replay(read_recording(path), path)
+    except ModelError as error:
+        raise ValueError(f"{error.message} {error.hint}") from None
+    return partial(default_hosts, source=lambda _: replay)
+
+
+def _make_server(token: str | None, hosts_factory: HostsFactory | None) -> Served:
     import gc
 
     # The import makes half a million objects that stay; looking at them again and again only takes time.
@@ -142,7 +181,7 @@ def _make_server(token: str | None) -> Served:
     cache = typecache.load_types()
     from indusagi_lsp.lsp.server import create_server
 
-    server = create_server(token=token)
+    server = create_server(token=token) if hosts_factory is None else create_server(hosts_factory, token=token)
     if cache is not None:
         server.on_idle(cache.save_and_forget)
     gc.freeze()

@@ -21,7 +21,7 @@ MAY_WRITE = {
     "transport/logs.py": "the log file",
     "terminal": "the prompt history in the user's own folder",
     "workspace/permissions.py": "standing permissions, in the state folder of the user",
-    "models": "the user's cache folder",
+    "models": "the user's cache folder, and a recording that the user asked for",
     "workflows/claims.py": "locks of executions, in the state folder of the user",
 }
 MAY_START = {"tools": "commands and servers of tools", "models": "none of ours", "terminal": "the server"}

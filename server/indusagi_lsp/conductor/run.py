@@ -47,6 +47,7 @@ from indusagi_lsp.contract.models import (
     ModelCard,
     ModelDone,
     ModelInvoker,
+    ModelNote,
     ModelPart,
     ModelRequest,
     ModelRetry,
@@ -280,6 +281,8 @@ class Run:
                 self._answer.announce(index, call_id, name)
             case ModelRetry(attempt, delay, error):
                 self._parts.publish(Retry(attempt, delay, error))
+            case ModelNote(code, text):
+                self._parts.publish(Notice("warning", code, text))
             case ModelDone():
                 return part
         return None

@@ -109,6 +109,13 @@ class ModelRetry(msgspec.Struct, frozen=True):
     error: str
 
 
+class ModelNote(msgspec.Struct, frozen=True):
+    """Something about the call that the user should know; no part of the answer. `code` is stable."""
+
+    code: str
+    text: str
+
+
 class ModelDone(msgspec.Struct, frozen=True):
     """The end of the answer: the whole assistant turn. A turn without blocks means that the model said nothing.
 
@@ -120,7 +127,7 @@ class ModelDone(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-ModelPart: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | ModelRetry | ModelDone
+ModelPart: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | ModelRetry | ModelNote | ModelDone
 
 
 class ModelInvoker(Protocol):

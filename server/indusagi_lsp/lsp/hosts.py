@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -46,14 +45,18 @@ class Hosts(Protocol):
 HostsFactory: TypeAlias = Callable[[Outlet], Hosts | Awaitable[Hosts]]
 
 
-async def default_hosts(outlet: Outlet) -> Hosts:
-    """The product's own hosts. Their import takes long, so it runs beside the event loop."""
+async def default_hosts(outlet: Outlet, **options: Any) -> Hosts:
+    """The product's own hosts. Their import takes long, so it runs beside the event loop.
+
+    Args:
+        outlet: where their words go.
+        **options: as `create_hosts` takes them.
+    """
     create = await asyncio.to_thread(_load)
-    made = create(outlet)
-    return await made if inspect.isawaitable(made) else made
+    return create(outlet, **options)
 
 
-def _load() -> HostsFactory:
+def _load() -> Callable[..., Hosts]:
     from indusagi_lsp.workspace.hosts import create_hosts
 
     return create_hosts

@@ -250,8 +250,8 @@ class IndusagiServer(LanguageServer):
 
 
 def create_server(
-    *,
     hosts_factory: HostsFactory = default_hosts,
+    *,
     new_id: NewId = new_uuid,
     approval_seconds: float = APPROVAL_SECONDS,
     token: str | None = None,

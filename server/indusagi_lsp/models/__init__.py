@@ -10,12 +10,13 @@ from indusagi_lsp.models.breaker import CircuitBreaker
 from indusagi_lsp.models.config import ModelsConfig, Provider, ProviderConfig, read_models_config
 from indusagi_lsp.models.local import LocalModel
 from indusagi_lsp.models.retry import RetryPolicy
-from indusagi_lsp.models.service import Listed, Models, create_models
+from indusagi_lsp.models.service import Listed, Models, ModelSource, create_models
 
 __all__ = [
     "CircuitBreaker",
     "Listed",
     "LocalModel",
+    "ModelSource",
     "Models",
     "ModelsConfig",
     "Provider",

@@ -7,11 +7,11 @@ import contextlib
 import random
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from indusagi_lsp.contract.clock import Clock, SystemClock
 from indusagi_lsp.contract.errors import ModelError
-from indusagi_lsp.contract.models import ModelCard, ModelDone, ModelPart, ModelRequest, ModelRetry
+from indusagi_lsp.contract.models import ModelCard, ModelCatalogue, ModelDone, ModelPart, ModelRequest, ModelRetry
 from indusagi_lsp.models import config as settings
 from indusagi_lsp.models import local, prices, probe, scripted
 from indusagi_lsp.models.breaker import CircuitBreaker
@@ -26,6 +26,35 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 120.0
 _CLOSE_SECONDS = 2.0
 _NAMING_HINT = "Name a model as provider:name, for instance anthropic:claude-sonnet-5-5, ollama:qwen3 or local:smollm2."
+
+
+class ModelSource(ModelCatalogue, Protocol):
+    """What a host needs of the models, wherever their answers come from."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the user's settings, in words."""
+        ...
+
+    def invoke(self, request: ModelRequest, /) -> AsyncIterator[ModelPart]:
+        """Call a model."""
+        ...
+
+    def default(self) -> str:
+        """The model to use where none is named."""
+        ...
+
+    async def list(self) -> list[Listed]:
+        """The models that can be named."""
+        ...
+
+    async def look_up(self, model: str) -> ModelCard:
+        """What `card` says, without stopping the event loop."""
+        ...
+
+    async def close(self) -> None:
+        """End all calls."""
+        ...
 
 
 class Listed(NamedTuple):

@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True):
         trusted: whether the folder is trusted.
         log_level: how much the server logs; None leaves it to the server, and its words stay unseen.
         log_file: where the server logs to, absolute.
+        record: a new file to which what the models say is written, absolute.
+        replay: a recording that answers in the place of the models, absolute.
         here: whether the workspace is the folder in which the program was started.
     """
 
@@ -35,6 +37,8 @@ class Options(msgspec.Struct, frozen=True):
     trusted: bool = False
     log_level: str | None = None
     log_file: Path | None = None
+    record: Path | None = None
+    replay: Path | None = None
     here: bool = False
 
 
@@ -65,6 +69,9 @@ def build_parser() -> argparse.ArgumentParser:
     trust.add_argument("--no-trust", dest="trusted", action="store_false", help="only read and talk (the default)")
     parser.add_argument("--log-level", choices=LEVELS, help="how much the server logs, to stderr")
     parser.add_argument("--log-file", metavar="FILE", help="log to FILE instead")
+    tape = parser.add_mutually_exclusive_group()
+    tape.add_argument("--record", metavar="FILE", help="write down what the models say, to a new file")
+    tape.add_argument("--replay", metavar="FILE", help="have a recording answer in the place of the models")
     return parser
 
 
@@ -79,6 +86,11 @@ def read_options(argv: Sequence[str] | None) -> Options:
     workspace = Path(given.workspace).expanduser().absolute()
     if not workspace.is_dir():
         parser.error(f"there is no folder {given.workspace!r}")
+    record, replay = _absolute(given.record), _absolute(given.replay)
+    if record is not None and record.exists():
+        parser.error(f"{given.record!r} exists already; name a new file to record to")
+    if replay is not None and not replay.is_file():
+        parser.error(f"there is no recording {given.replay!r}")
     return Options(
         workspace=workspace,
         session=given.session,
@@ -87,5 +99,11 @@ def read_options(argv: Sequence[str] | None) -> Options:
         trusted=given.trusted,
         log_level=given.log_level,
         here=workspace.resolve() == Path.cwd().resolve(),
-        log_file=Path(given.log_file).expanduser().absolute() if given.log_file else None,
+        log_file=_absolute(given.log_file),
+        record=record,
+        replay=replay,
     )
+
+
+def _absolute(path: str | None) -> Path | None:
+    return Path(path).expanduser().absolute() if path else None

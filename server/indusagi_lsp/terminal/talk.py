@@ -253,6 +253,10 @@ def server_command(options: Options) -> list[str]:
         command += ["--log-level", options.log_level]
     if options.log_file is not None:
         command += ["--log-file", str(options.log_file)]
+    if options.record is not None:
+        command += ["--record", str(options.record)]
+    if options.replay is not None:
+        command += ["--replay", str(options.replay)]
     return command
 
 

@@ -37,7 +37,7 @@ from indusagi_lsp.workspace.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from indusagi_lsp.memory import MemoryService
-    from indusagi_lsp.models import Models
+    from indusagi_lsp.models import ModelSource
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
@@ -82,7 +82,7 @@ class Host:
         name: str,
         trusted: bool,
         outlet: Outlet,
-        models: Models,
+        models: ModelSource,
         places: Places,
         environ: Mapping[str, str],
         signer: Signer,

@@ -35,7 +35,7 @@ from indusagi_lsp.workspace.paths import uri_path
 from indusagi_lsp.workspace.settings import UserConfig, read_user_config
 
 if TYPE_CHECKING:
-    from indusagi_lsp.models import Models
+    from indusagi_lsp.models import ModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ class Hosts:
         places: the user's own folders; by default told by `environ`.
         clock: the time.
         new_id: makes ids.
+        source: given the models of this user, says who answers in their place: a recorder, or a recording.
     """
 
     def __init__(
@@ -99,16 +100,18 @@ class Hosts:
         places: Places | None = None,
         clock: Clock | None = None,
         new_id: NewId = new_uuid,
+        source: Callable[[ModelSource], ModelSource] = lambda models: models,
     ) -> None:
         self._outlet = outlet
         self._environ = environ
         self._places = places or user_places(environ)
         self._clock = clock or SystemClock()
         self._new_id = new_id
+        self._source = source
         self._hosts: dict[str, Host] = {}
         self._refused: dict[str, IndusagiError] = {}
         self._opening: dict[str, asyncio.Lock] = {}
-        self._models: Models | None = None
+        self._models: ModelSource | None = None
         self._signer: Signer | None = None
         self._user = UserConfig()
         self._editor_settings: Mapping[str, Any] = {}
@@ -292,11 +295,17 @@ class Hosts:
             self._signer = Signer(await asyncio.to_thread(load_key, self._places.state))
             self._user = config
             self._notices = notices
-            self._models = create_models(
+            models = create_models(
                 config.models, environ=self._environ, clock=self._clock, cache_dir=self._places.cache
             )
+            self._models = self._source(models)
 
 
-def create_hosts(outlet: Outlet) -> Hosts:
-    """The hosts of this process: the real environment, clock and places."""
-    return Hosts(outlet, environ=dict(os.environ))
+def create_hosts(outlet: Outlet, *, source: Callable[[ModelSource], ModelSource] = lambda models: models) -> Hosts:
+    """The hosts of this process: the real environment, clock and places.
+
+    Args:
+        outlet: where their words go.
+        source: as `Hosts` takes it.
+    """
+    return Hosts(outlet, environ=dict(os.environ), source=source)

@@ -10,7 +10,6 @@ from indusagi_lsp.conductor import Agent, AgentConfig, AgentDeps, create_agent
 from indusagi_lsp.contract.events import RunEvent
 from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.tools import Effect, ToolContext, ToolOutcome
-from support.scripted import ScriptedModel
 
 
 class FixedClock:
@@ -47,10 +46,10 @@ class EchoTool:
 class Rig:
     """An agent and everything it does."""
 
-    def __init__(self, model: ScriptedModel, *, store: object = None, approver: Any = None, **config: Any) -> None:
+    def __init__(self, model: Any, *, store: object = None, approver: Any = None, **config: Any) -> None:
         counter = itertools.count(1)
         deps: dict[str, Any] = {
-            "invoke_model": model,
+            "invoke_model": model.invoke,
             "catalogue": model,
             "store": store,
             "clock": FixedClock(),
