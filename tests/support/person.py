@@ -21,9 +21,9 @@ class Person:
 
     Attributes:
         folder: the workspace.
-        events: what the server told of runs, in order.
+        events: what the server told of runs, in order; `session` says of which.
         asked: the actions that it asked about.
-        decision: the answer to such questions; None leaves them open.
+        decide: gives the answer to such a question; None leaves it open.
     """
 
     def __init__(self, wire: WireClient, folder: Path) -> None:
@@ -31,7 +31,7 @@ class Person:
         self.folder = folder
         self.events: list[dict[str, Any]] = []
         self.asked: list[dict[str, Any]] = []
-        self.decision: str | None = "once"
+        self.decide: Callable[[dict[str, Any]], str | None] = lambda _: "once"
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._watching: list[tuple[Callable[[dict[str, Any]], bool], asyncio.Event]] = []
         self._number = 0
@@ -131,13 +131,14 @@ class Person:
             else:
                 answer.set_result(message["result"])
         elif method == "indusagi/event":
-            self.events.append(params["event"])
+            told = {**params["event"], "session": params["sessionId"]}
+            self.events.append(told)
             for wanted, event in self._watching:
-                if wanted(params["event"]):
+                if wanted(told):
                     event.set()
         elif method == "indusagi/approve":
             self.asked.append(params)
-            if self.decision is not None:
-                self.wire.send(id=number, result={"decision": self.decision})
+            if (decision := self.decide(params)) is not None:
+                self.wire.send(id=number, result={"decision": decision})
         elif number is not None:
             self.wire.send(id=number, result=None)
