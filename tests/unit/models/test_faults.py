@@ -76,7 +76,9 @@ async def test_waits_grow_and_end(bench):
 @pytest.mark.parametrize(
     ("value", "waited"),
     [("7", 7.0), ("0", 0.0), ("2.5", 2.5), ("Fri, 15 Jan 2027 08:16:50 GMT", 10.0), ("-5", None), ("soon", None),
-     ("nan", None), ("inf", None), ("", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
+     ("nan", None), ("inf", None), ("", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("9" * 400, None),
+     ("7, 8", None), ("0x10", None), ("Friday, 15-Jan-27 08:16:50 GMT", 10.0), ("Fri Jan 15 08:16:50 2027", 10.0),
+     ("Fri, 15 Jan 2027 10:16:50 +0200", 10.0), ("Fri, 99 Foo 2027 08:16:50 GMT", None)],
 )  # fmt: skip
 async def test_retry_after_is_obeyed_where_it_makes_sense(bench, value, waited):
     async with FakeProvider("openai", openai_error(429, "slow down", retry_after=value), OK) as server:
@@ -91,11 +93,32 @@ async def test_retry_after_is_obeyed_where_it_makes_sense(bench, value, waited):
         assert bench.slept[0] == own
 
 
-async def test_an_absurd_retry_after_ends_the_call_and_is_told(bench):
-    async with FakeProvider("openai", openai_error(429, "slow down", retry_after="1e9"), OK) as server:
+@pytest.mark.parametrize("value", ["1e9", "61", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_an_absurd_retry_after_ends_the_call_and_is_told(bench, value):
+    async with FakeProvider("openai", openai_error(429, "slow down", retry_after=value), OK) as server:
         error = await refused(bench, server, retry=RetryPolicy())
 
-    assert (len(server.requests), error.retry_after) == (1, 1e9)
+    assert len(server.requests) == 1
+    assert error.retry_after > 60
+    assert bench.slept == []
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "answer"),
+    [
+        ("openai", "fake:m", openai_error(503, "busy", retry_after="7")),
+        ("openai", "fake:m", openai_error(529, "busy", retry_after="7")),
+        ("anthropic", ANTHROPIC, anthropic_error(429, "rate_limit_error", "slow down", retry_after="7")),
+        ("anthropic", ANTHROPIC, anthropic_error(529, "overloaded_error", "Overloaded", retry_after="7")),
+        ("google", GOOGLE, openai_error(429, "slow down", retry_after="7")),
+    ],
+)
+async def test_every_provider_and_status_may_ask_to_wait(bench, wire, model, answer):
+    async with FakeProvider(wire, answer, OK) as server:
+        assert (await collect(bench.models(server).invoke(ask(model))))[-1].turn.text == "fine"
+
+    assert len(server.requests) == 2
+    assert 7 <= bench.slept[0] <= 8
 
 
 async def test_retry_after_in_milliseconds_is_obeyed(bench):
