@@ -20,6 +20,11 @@ from indusagi_lsp.filehistory.history import FileHistory
 logger = logging.getLogger(__name__)
 
 CarryOut = Callable[[], Awaitable[ToolOutcome]]
+GoesOn = Callable[[Mapping[str, Any]], bool]
+
+
+def _ends(_: Mapping[str, Any]) -> bool:
+    return False
 
 
 class RecordedTool:
@@ -29,12 +34,14 @@ class RecordedTool:
         tool: the tool.
         history: of the workspace.
         busy: whether commands of this workspace go on in the background.
+        goes_on: whether a call with these arguments leaves a command in the background.
     """
 
-    def __init__(self, tool: Tool, history: FileHistory, busy: Callable[[], bool]) -> None:
+    def __init__(self, tool: Tool, history: FileHistory, busy: Callable[[], bool], goes_on: GoesOn) -> None:
         self._tool = tool
         self._history = history
         self._busy = busy
+        self._goes_on = goes_on
 
     @property
     def spec(self) -> ToolSpec:
@@ -68,7 +75,7 @@ class RecordedTool:
 
     async def _ended(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> None:
         try:
-            changed = await self._history.command_ended(name, background=arguments.get("background") is True)
+            changed = await self._history.command_ended(name, background=self._goes_on(arguments))
         except IndusagiError as error:
             logger.warning("what %s changed could not be written: %s", self.spec.name, error)
             return
@@ -79,8 +86,8 @@ class RecordedTool:
 class RecordedPlanner(RecordedTool):
     """A tool that plans its calls."""
 
-    def __init__(self, tool: PlanningTool, history: FileHistory, busy: Callable[[], bool]) -> None:
-        super().__init__(tool, history, busy)
+    def __init__(self, tool: PlanningTool, history: FileHistory, busy: Callable[[], bool], goes_on: GoesOn) -> None:
+        super().__init__(tool, history, busy, goes_on)
         self._planner = tool
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
@@ -116,20 +123,26 @@ class RecordedPlanner(RecordedTool):
             logger.warning("the end of a change by %s could not be written: %s", self.spec.name, error)
 
 
-def recorded(tools: Iterable[Tool], history: FileHistory, busy: Callable[[], bool] = lambda: False) -> tuple[Tool, ...]:
+def recorded(
+    tools: Iterable[Tool],
+    history: FileHistory,
+    busy: Callable[[], bool] = lambda: False,
+    goes_on: GoesOn = _ends,
+) -> tuple[Tool, ...]:
     """The tools, those that change files with their changes written down.
 
     Args:
         tools: of one workspace.
         history: of the workspace.
         busy: whether commands of this workspace go on in the background.
+        goes_on: whether a call with these arguments leaves a command in the background.
     """
-    return tuple(_recorded(tool, history, busy) for tool in tools)
+    return tuple(_recorded(tool, history, busy, goes_on) for tool in tools)
 
 
-def _recorded(tool: Tool, history: FileHistory, busy: Callable[[], bool]) -> Tool:
+def _recorded(tool: Tool, history: FileHistory, busy: Callable[[], bool], goes_on: GoesOn) -> Tool:
     if tool.effects <= {Effect.READ}:
         return tool
     if isinstance(tool, PlanningTool):
-        return RecordedPlanner(tool, history, busy)
-    return RecordedTool(tool, history, busy)
+        return RecordedPlanner(tool, history, busy, goes_on)
+    return RecordedTool(tool, history, busy, goes_on)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
-from indusagi_lsp.tools.commands import FOREGROUND_SECONDS, CommandJob, Jobs, RunCommand
+from indusagi_lsp.tools.commands import FOREGROUND_SECONDS, CommandJob, Jobs, RunCommand, in_background
 from indusagi_lsp.tools.editing import EditFile, WriteFile
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
 from indusagi_lsp.tools.guard import OpenedFile, OpenedFolder, PathGuard
@@ -43,6 +43,7 @@ __all__ = [
     "WriteFile",
     "command_tools",
     "excerpts",
+    "in_background",
     "read_only_tools",
     "schema_of",
     "validate_arguments",

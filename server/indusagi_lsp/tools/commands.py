@@ -267,6 +267,11 @@ class CommandJob:
         return await self._jobs.look(wanted.job, stop=wanted.stop)
 
 
+def in_background(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call of `run_command` with these arguments leaves a command running."""
+    return arguments.get("background") is True
+
+
 def outcome(finished: Finished) -> ToolOutcome:
     """What the model is told of a command that has ended."""
     if finished.code is None:

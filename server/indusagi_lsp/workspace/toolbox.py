@@ -10,7 +10,7 @@ from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.tools import Effect, Tool
 from indusagi_lsp.filehistory import FileHistory, recorded
-from indusagi_lsp.tools import Jobs, PathGuard, command_tools, read_only_tools, writing_tools
+from indusagi_lsp.tools import Jobs, PathGuard, command_tools, in_background, read_only_tools, writing_tools
 from indusagi_lsp.tools.policy import rules_of
 from indusagi_lsp.workspace.permissions import McpGrants
 
@@ -63,7 +63,7 @@ class Toolbox:
         self._new_id = new_id
         self._report = report
         self._servers: McpServers | None = None
-        self._foreign: tuple[Tool, ...] = ()
+        self._foreign: dict[Tool, Tool] = {}
 
     def tools(self, *, act: bool) -> tuple[Tool, ...]:
         """What there is now; only what reads, unless the agent may act."""
@@ -71,10 +71,14 @@ class Toolbox:
             self._own = (
                 *read_only_tools(self._guard),
                 *recorded(writing_tools(self._guard), self._files),
-                *recorded(command_tools(self._guard, self.jobs, self._rules), self._files, self.commands_run),
+                *recorded(
+                    command_tools(self._guard, self.jobs, self._rules), self._files, self.commands_run, in_background
+                ),
                 *self._make_own(),
             )
-        return (*self._own, *self._foreign) if act else tuple(tool for tool in self._own if tool.effects <= READS)
+        if not act:
+            return tuple(tool for tool in self._own if tool.effects <= READS)
+        return (*self._own, *self._foreign.values())
 
     def commands_run(self) -> bool:
         """Whether a command goes on in the background."""
@@ -96,7 +100,11 @@ class Toolbox:
                 new_id=self._new_id,
                 on_report=self._report,
             )
-        self._foreign = await self._servers.tools()
+        # What a server does to files is found by looking before and after each call, as with commands.
+        self._foreign = {
+            tool: self._foreign.get(tool) or recorded((tool,), self._files, self.commands_run)[0]
+            for tool in await self._servers.tools()
+        }
 
     async def close(self) -> None:
         """End every command and every MCP server."""
