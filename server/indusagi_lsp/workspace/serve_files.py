@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract.errors import IndusagiError, InvalidInput, InvalidState, NodeNotFound
 from indusagi_lsp.filehistory import WHY, Lineage, Member, Restored, RestorePlan
 from indusagi_lsp.protocol import messages as m
@@ -35,17 +36,17 @@ async def changes(host: Host, params: m.FilesChangesParams) -> m.FilesChangesRes
 
 
 async def restore(host: Host, params: m.FilesRestoreParams) -> m.FilesRestoreResult:
-    """`files/restore`: a plan with `preview`, else the outcome. Files change only while no run does."""
+    """`files/restore`: a plan with `preview`, else the outcome. No run of the session comes in between."""
     live = await host.session(params.session_id)
-    if not params.preview:
-        if not host.trusted:
-            raise InvalidState("No file is changed in a folder that is not trusted.", hint="Trust the folder first.")
-        if params.token is None and "restore" in params.choices.values():
-            raise InvalidInput("A choice needs the token of the plan that it was made on.", hint="Ask for it first.")
     if params.preview:
         return _result(await _settled_plan(host, live.session, params))
+    if not host.trusted:
+        raise InvalidState("No file is changed in a folder that is not trusted.", hint="Trust the folder first.")
+    if params.token is None and "restore" in params.choices.values():
+        raise InvalidInput("A choice needs the token of the plan that it was made on.", hint="Ask for it first.")
     async with live.agent.at_rest("restore files"):
-        return await _carry_out(host, live.session, params)
+        # To its end, even where the request is cancelled: the threads that write cannot be.
+        return await uninterrupted(_carry_out(host, live.session, params))
 
 
 async def _carry_out(host: Host, session: Session, params: m.FilesRestoreParams) -> m.FilesRestoreResult:

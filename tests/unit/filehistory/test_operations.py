@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 
 import pytest
 
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFound
+from indusagi_lsp.contract.events import QueueChanged, RunStarted
 from indusagi_lsp.protocol import operations as o
 from unit.filehistory.rig import tree
 from unit.workspace.rig import HostsRig
@@ -140,3 +143,47 @@ async def test_what_is_asked_wrongly_changes_nothing(rig, tmp_path):
         await rig.call(o.FILES_RESTORE, sessionId=session, node=first)
     assert (await rig.call(o.FILES_RESTORE, sessionId=session, node=first, preview=True)).files
     assert tree(folder) == after
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_prompt_waits_for_the_end_of_a_restore(rig, tmp_path, monkeypatch, cancelled):
+    session = await rig.new()
+    await rig.say(session, "Make the test pass.")
+    first = (await rig.call(o.RESUME, sessionId=session)).turns[0].id
+    files = next(iter(rig.hosts._hosts.values())).files
+    apply = files._apply
+    begun, go_on, order = threading.Event(), threading.Event(), []
+
+    def slowly(*arguments):
+        begun.set()
+        assert go_on.wait(60)
+        done = apply(*arguments)
+        order.append("restored")
+        return done
+
+    monkeypatch.setattr(files, "_apply", slowly)
+    restoring = asyncio.create_task(rig.call(o.FILES_RESTORE, sessionId=session, node=first))
+    await asyncio.to_thread(begun.wait, 60)
+    if cancelled:
+        restoring.cancel()
+    seen = len(rig.outlet.of(session))
+
+    def news():
+        return [event for event in rig.outlet.of(session)[seen:] if isinstance(event, (QueueChanged, RunStarted))]
+
+    saying = asyncio.create_task(rig.say(session, "Again?"))
+    async with asyncio.timeout(60):
+        while not news():  # noqa: ASYNC110 - what is waited for is an event of the host
+            await asyncio.sleep(0)
+    assert news() == [QueueChanged(1)]
+    with pytest.raises(InvalidState):
+        await rig.call(o.FILES_RESTORE, sessionId=session, node=first)
+    go_on.set()
+    if cancelled:
+        with pytest.raises(asyncio.CancelledError):
+            await restoring
+    else:
+        assert (await restoring).restored == ["calc.py", "notes/why.md"]
+    assert order == ["restored"]
+    assert (await saying).phase == "settled"
+    assert (tmp_path / "ws/calc.py").read_bytes() == BROKEN.encode()
