@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indusagi_lsp.protocol import errors
-from indusagi_lsp.protocol.operations import APPROVE, EDITOR_OPERATIONS, NOTIFICATIONS, OPERATIONS
+from indusagi_lsp.protocol.operations import CLIENT_REQUESTS, EDITOR_OPERATIONS, NOTIFICATIONS, OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 GENERATED = runpy.run_path(str(Path(__file__).with_name("regenerate.py")))["GENERATED"]
@@ -47,7 +47,7 @@ def test_the_names_are_disjoint_from_those_of_the_extension():
 
 def test_the_document_names_everything():
     text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
-    for name in (*(o.method for o in OPERATIONS), *(o.command for o in OPERATIONS), *NOTIFICATIONS, APPROVE):
+    for name in (*(o.method for o in OPERATIONS), *(o.command for o in OPERATIONS), *NOTIFICATIONS, *CLIENT_REQUESTS):
         assert f"`{name}`" in text or f"`{name} " in text
     for kind, code in errors.CODES.items():
         assert f"| {code} | `{kind}` |" in text

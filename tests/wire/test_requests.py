@@ -204,7 +204,7 @@ async def test_the_cancel_button_ends_the_run(wire):
 
 async def test_a_plain_editor_is_asked_by_a_message(wire):
     await wire.initialize({})
-    wire.submit(1, "approve " + "x" * 5000 + "END")
+    wire.submit(1, "approve \u202e\x1b[2J" + "x" * 5000 + "END")
     question = await wire.until("window/showMessageRequest")
     assert [action["title"] for action in question["params"]["actions"]] == [
         "Allow once",
@@ -212,6 +212,7 @@ async def test_a_plain_editor_is_asked_by_a_message(wire):
         "Deny",
     ]
     assert question["params"]["message"].endswith("END")
+    assert "\n\\u{202e}xxx" in question["params"]["message"]  # nothing hidden, nothing that steers the screen
     assert len(question["params"]["message"]) < 2000
     wire.send(id=question["id"], result={"title": "Allow for this session"})
     await wire.response(1)

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '837b735535dc7ce9';
+export const MESSAGES_HASH = 'fa5d8a0b9707ab60';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -546,7 +546,8 @@ export interface SnapshotParams {
 
 /**
  * `events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more. `questions` are
- * the approvals that wait for an answer, under the ids under which they were asked.
+ * the approvals that wait for an answer, `asked` the agent's questions to the user that do, under the ids under which
+ * they were asked.
  */
 export interface SnapshotResult {
   snapshot: SnapshotView;
@@ -554,6 +555,7 @@ export interface SnapshotResult {
   events: Record<string, unknown>[];
   gap: boolean;
   questions: ApproveParams[];
+  asked: QuestionParams[];
 }
 
 /**
@@ -876,6 +878,47 @@ export interface ApproveResult {
   decision: 'once' | 'session' | 'always' | 'deny';
 }
 
+/** `indusagi/question`: the agent asks the user. `options` are offered; any other text is an answer too. */
+export interface QuestionParams {
+  questionId: string;
+  workspace: string;
+  sessionId: string;
+  callId: string;
+  question: string;
+  options: string[];
+}
+
+/** The user's words; null where they gave no answer. */
+export interface QuestionResult {
+  answer?: string | null;
+}
+
+/** `indusagi/diagnostics`: what problems does the editor show, in the file `uri`, or in all below `workspace`? */
+export interface DiagnosticsParams {
+  workspace: string;
+  uri: string | null;
+}
+
+/** A problem in the shape of LSP's `Diagnostic`, as far as it is used. `severity` goes from 1, error, to 4, hint. */
+export interface DiagnosticView {
+  range: Range;
+  message: string;
+  severity?: number | null;
+  source?: string | null;
+  code?: string | number | null;
+}
+
+/** The problems of one file. */
+export interface FileDiagnostics {
+  uri: string;
+  diagnostics?: DiagnosticView[];
+}
+
+/** The files with problems; others may be left out. */
+export interface DiagnosticsResult {
+  files?: FileDiagnostics[];
+}
+
 /** `error.data` of our own errors. */
 export interface ErrorData {
   kind: string;
@@ -1154,6 +1197,8 @@ export const Notifications = {
 
 export const Requests = {
   approve: 'indusagi/approve',
+  question: 'indusagi/question',
+  diagnostics: 'indusagi/diagnostics',
 } as const;
 
 /** Parameters and result of each operation, by its method. */

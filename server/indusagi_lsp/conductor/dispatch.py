@@ -177,7 +177,7 @@ class Dispatcher:
         started.add(call.id)
         self._publish(ToolCalled(call.id, call.name, call.input))
         try:
-            async with asyncio.timeout(self._seconds) as limit:
+            async with asyncio.timeout(None if planned.waits else self._seconds) as limit:
                 outcome = await planned.carry_out()
         except Exception as error:  # noqa: BLE001 - as above
             outcome = _failure(tool, error, self._seconds if limit.expired() else None)

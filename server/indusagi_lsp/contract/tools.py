@@ -98,6 +98,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
         carry_out: does exactly that, or raises `ToolFailed` when the world has changed since.
         asks: whether the user must be asked; False only for what is known to read.
         afresh: the user must be asked each time, whatever was granted before (protected paths).
+        waits: it waits for a person, who may take longer than a tool: whoever asks them sees to a limit.
         writes: the files that it changes, by path below the workspace root in POSIX spelling: the content that each is
             to have, None for one that it removes. Whoever keeps old contents keeps those of these first.
     """
@@ -106,6 +107,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
     carry_out: Callable[[], Awaitable[ToolOutcome]]
     asks: bool = True
     afresh: bool = False
+    waits: bool = False
     writes: Mapping[str, bytes | None] = {}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from indusagi_lsp.contract.approvals import Decision
+from indusagi_lsp.contract.text import visible
 from indusagi_lsp.lsp.client import ClientFeatures
 from indusagi_lsp.lsp.peer import Peer, PeerError
 from indusagi_lsp.protocol import messages as m
@@ -62,7 +63,7 @@ def _choice(answer: Any, question: m.ApproveParams) -> Decision:
 
 
 def _message(question: m.ApproveParams) -> dict[str, Any]:
-    action = question.action
+    action = visible(question.action)
     if len(action) > _SHOWN:
         # Head and tail: what matters may stand at the end of a long action.
         half = _SHOWN // 2

@@ -8,13 +8,15 @@ import msgspec
 
 
 class ClientFeatures(msgspec.Struct, frozen=True):
-    """What the client can do. `events` and `approvals` mean that it knows our own messages.
+    """What the client can do. The first four mean that it knows our own messages.
 
     `asks` names the standard requests that it may send; the others are what it takes of us.
     """
 
     events: bool = False
     approvals: bool = False
+    questions: bool = False
+    shows_diagnostics: bool = False
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
@@ -40,6 +42,8 @@ class ClientFeatures(msgspec.Struct, frozen=True):
         return cls(
             events=_at(ours, "events") is True,
             approvals=_at(ours, "approvals") is True,
+            questions=_at(ours, "questions") is True,
+            shows_diagnostics=_at(ours, "diagnostics") is True,
             progress=_at(capabilities, "window", "workDoneProgress") is True,
             configuration=_at(workspace, "configuration") is True,
             register_configuration=_at(workspace, "didChangeConfiguration", "dynamicRegistration") is True,

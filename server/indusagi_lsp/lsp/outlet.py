@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from indusagi_lsp.contract.approvals import Decision
 from indusagi_lsp.contract.events import Notice, RunEvent
-from indusagi_lsp.lsp import approvals
+from indusagi_lsp.lsp import approvals, questions
 from indusagi_lsp.lsp.client import ClientFeatures
 from indusagi_lsp.lsp.edits import DocumentEditor
 from indusagi_lsp.lsp.peer import Peer
@@ -86,6 +86,19 @@ class ClientOutlet:
     async def approve(self, question: m.ApproveParams) -> Decision:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
         return await approvals.ask(self._peer, self.features, question, self._approval_limit)
+
+    async def question(self, question: m.QuestionParams) -> str | None:
+        """Have the agent ask the user something; None where they gave no answer in time."""
+        return await questions.put(self._peer, self.features, question, self._approval_limit)
+
+    @property
+    def shows_diagnostics(self) -> bool:
+        """Whether the client can be asked what problems it shows."""
+        return self.features.shows_diagnostics
+
+    async def diagnostics(self, wanted: m.DiagnosticsParams) -> list[m.FileDiagnostics]:
+        """The problems that the editor shows."""
+        return await questions.diagnostics(self._peer, wanted)
 
     def open_documents(self) -> list[str]:
         """The URIs of the files that are open in the editor."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from indusagi_lsp.protocol import errors, shapes
 from indusagi_lsp.protocol.messages import PROTOCOL_VERSION
-from indusagi_lsp.protocol.operations import NOTIFICATIONS, OPERATIONS
+from indusagi_lsp.protocol.operations import CLIENT_REQUESTS, NOTIFICATIONS, OPERATIONS
 
 _INTRODUCTION = """\
 # The protocol
@@ -28,6 +28,10 @@ can host the agent with them. This is version {version}.
   and the other notifications, and is asked by `indusagi/approve`. Any other client sees runs as work-done progress,
   with the answer's text in the reports and a cancel button that ends the run, and is asked by
   `window/showMessageRequest`. No answer within ten minutes is a denial.
+- With `questions: true` beside them the agent's questions to the user come as `indusagi/question`, which takes any text
+  as an answer; any other client is asked by `window/showMessageRequest`, where the agent offers answers to choose from.
+  With `diagnostics: true` the server asks by `indusagi/diagnostics` for the problems that the editor shows; without it
+  the agent has no tool for them.
 - `initializationOptions` and the settings section `indusagi` have the same shape; the section wins. Without
   `initializationOptions.trusted: true` the workspace is not trusted.
 - URIs are written in one spelling: lower-case drive letter, nothing encoded that need not be. Compare them decoded.
@@ -72,10 +76,10 @@ def _operations() -> str:
 def _notifications() -> str:
     lines = ["## From the server", "", "| method | params |", "|---|---|"]
     lines += [f"| `{method}` | {_link(params)} |" for method, params in NOTIFICATIONS.items()]
-    lines.append(
-        "| `indusagi/approve` (a request; its result is [ApproveResult](#approveresult)) "
-        "| [ApproveParams](#approveparams) |"
-    )
+    lines += [
+        f"| `{method}` (a request; its result is {_link(result)}) | {_link(params)} |"
+        for method, (params, result) in CLIENT_REQUESTS.items()
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -647,7 +647,8 @@ class SnapshotParams(Wire, frozen=True):
 class SnapshotResult(Full, frozen=True):
     """`events` holds the event notifications after `sinceSeq`; `gap` says that they are not kept any more.
 
-    `questions` are the approvals that wait for an answer, under the ids under which they were asked.
+    `questions` are the approvals that wait for an answer, `asked` the agent's questions to the user that do, under the
+    ids under which they were asked.
     """
 
     snapshot: SnapshotView
@@ -655,6 +656,7 @@ class SnapshotResult(Full, frozen=True):
     events: list[dict[str, Any]]
     gap: bool
     questions: list[ApproveParams] = []
+    asked: list[QuestionParams] = []
 
 
 # --- condensation -----------------------------------------------------------------------------------------------------
@@ -1031,6 +1033,53 @@ class ApproveResult(Wire, frozen=True):
     """The user's word."""
 
     decision: Decision
+
+
+class QuestionParams(Full, frozen=True):
+    """`indusagi/question`: the agent asks the user. `options` are offered; any other text is an answer too."""
+
+    question_id: str
+    workspace: str
+    session_id: str
+    call_id: str
+    question: str
+    options: list[str]
+
+
+class QuestionResult(Wire, frozen=True):
+    """The user's words; null where they gave no answer."""
+
+    answer: str | None = None
+
+
+class DiagnosticsParams(Full, frozen=True):
+    """`indusagi/diagnostics`: what problems does the editor show, in the file `uri`, or in all below `workspace`?"""
+
+    workspace: str
+    uri: str | None
+
+
+class DiagnosticView(Wire, frozen=True):
+    """A problem in the shape of LSP's `Diagnostic`, as far as it is used. `severity` goes from 1, error, to 4, hint."""
+
+    range: Range
+    message: str
+    severity: int | None = None
+    source: str | None = None
+    code: str | int | None = None
+
+
+class FileDiagnostics(Wire, frozen=True):
+    """The problems of one file."""
+
+    uri: str
+    diagnostics: list[DiagnosticView] = []
+
+
+class DiagnosticsResult(Wire, frozen=True):
+    """The files with problems; others may be left out."""
+
+    files: list[FileDiagnostics] = []
 
 
 class ErrorData(Full, frozen=True):

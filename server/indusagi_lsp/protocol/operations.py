@@ -130,6 +130,8 @@ SESSIONS_CHANGED = "indusagi/sessionsChanged"
 MEMORY_CHANGED = "indusagi/memoryChanged"
 WORKFLOW_PROGRESS = "indusagi/workflow"
 APPROVE = "indusagi/approve"
+QUESTION = "indusagi/question"
+DIAGNOSTICS = "indusagi/diagnostics"
 
 NOTIFICATIONS: dict[str, type[Any]] = {
     EVENT: m.EventParams,
@@ -138,3 +140,10 @@ NOTIFICATIONS: dict[str, type[Any]] = {
     MEMORY_CHANGED: m.MemoryChangedParams,
     WORKFLOW_PROGRESS: m.WorkflowParams,
 }
+
+CLIENT_REQUESTS: dict[str, tuple[type[Any], type[Any]]] = {
+    APPROVE: (m.ApproveParams, m.ApproveResult),
+    QUESTION: (m.QuestionParams, m.QuestionResult),
+    DIAGNOSTICS: (m.DiagnosticsParams, m.DiagnosticsResult),
+}
+"""What the server asks of a client that knows our own messages: parameters and result."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from indusagi_lsp.protocol import errors, shapes
 from indusagi_lsp.protocol.messages import PROTOCOL_VERSION
-from indusagi_lsp.protocol.operations import APPROVE, OPERATIONS
+from indusagi_lsp.protocol.operations import CLIENT_REQUESTS, OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def render() -> str:
         _constants("Methods", ((name, operation.method) for name, operation in names.items())),
         _constants("Commands", ((name, operation.command) for name, operation in names.items())),
         _constants("Notifications", shapes.notification_names().items()),
-        _constants("Requests", [("approve", APPROVE)]),
+        _constants("Requests", [(name.rpartition("/")[2], name) for name in CLIENT_REQUESTS]),
         _operations(),
         _codes(),
     ]

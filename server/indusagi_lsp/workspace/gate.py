@@ -39,6 +39,7 @@ class Gate:
     ) -> None:
         self.permissions = permissions
         self.questions: dict[str, m.ApproveParams] = {}
+        self.asked: dict[str, m.QuestionParams] = {}
         self._workspace = workspace
         self._trusted = trusted
         self._mode = mode
@@ -83,3 +84,15 @@ class Gate:
             return await self._outlet.approve(question)
         finally:
             del self.questions[request.id]
+
+    async def put(self, question: m.QuestionParams) -> str | None:
+        """Have an agent ask the user something that is no permission; gives their words, None where they said nothing.
+
+        Raises:
+            InvalidState: the client cannot ask such a question.
+        """
+        self.asked[question.question_id] = question
+        try:
+            return await self._outlet.question(question)
+        finally:
+            del self.asked[question.question_id]

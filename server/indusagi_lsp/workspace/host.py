@@ -34,6 +34,7 @@ from indusagi_lsp.workspace.paths import uri_path
 from indusagi_lsp.workspace.permissions import McpGrants, Permissions
 from indusagi_lsp.workspace.settings import UserConfig, merge_settings
 from indusagi_lsp.workspace.toolbox import Toolbox
+from indusagi_lsp.workspace.user_tools import AskUser, Diagnostics
 
 if TYPE_CHECKING:
     from indusagi_lsp.memory import MemoryService
@@ -327,7 +328,11 @@ class Host:
         async def session(session_id: str) -> Session:
             return (await self.session(session_id)).session
 
-        return host_tools(self.memory, self.search_index, session, self.memory_changed)
+        tools = host_tools(self.memory, self.search_index, session, self.memory_changed)
+        asking: tuple[Tool, ...] = (AskUser(self.uri, self.gate.put, self._new_id),)
+        if self._outlet.shows_diagnostics:
+            asking += (Diagnostics(self._guard, self.uri, self._outlet.diagnostics),)
+        return (*tools, *asking)
 
     async def prepare_run(self, live: LiveSession) -> None:
         """Before a run: start the user's MCP servers, and take the tools that they offer by now."""

@@ -10,7 +10,7 @@ from indusagi_lsp.protocol import messages as m
 
 
 class Outlet(Protocol):
-    """What a host needs of the language server. All but `approve` and `apply_edit` return at once and never block."""
+    """What a host needs of the language server. What is no coroutine returns at once and never blocks."""
 
     def event(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: RunEvent) -> None:
         """Send one event; `seq` is gapless per session, `at` is milliseconds since the epoch."""
@@ -38,6 +38,30 @@ class Outlet(Protocol):
 
     async def approve(self, question: m.ApproveParams) -> Decision:
         """Ask the user. No client, no answer in time, or an answer that makes no sense: deny."""
+        ...
+
+    async def question(self, question: m.QuestionParams) -> str | None:
+        """Have the agent ask the user something.
+
+        Returns:
+            Their words; None where they gave no answer in time.
+
+        Raises:
+            InvalidState: this client cannot ask such a question.
+        """
+        ...
+
+    @property
+    def shows_diagnostics(self) -> bool:
+        """Whether the client can be asked what problems it shows."""
+        ...
+
+    async def diagnostics(self, wanted: m.DiagnosticsParams) -> list[m.FileDiagnostics]:
+        """The problems that the editor shows.
+
+        Raises:
+            InvalidState: it did not tell.
+        """
         ...
 
     async def apply_edit(self, uri: str, text: str, label: str) -> bool:

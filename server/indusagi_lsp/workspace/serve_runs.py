@@ -50,6 +50,7 @@ async def snapshot(host: Host, params: m.SnapshotParams) -> m.SnapshotResult:
             for one in kept or ()
         ],
         gap=kept is None,
+        asked=[one for one in host.gate.asked.values() if one.session_id == params.session_id],
         questions=[one for one in host.gate.questions.values() if one.session_id == params.session_id],
     )
 

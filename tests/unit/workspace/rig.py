@@ -24,6 +24,11 @@ class RecordingOutlet:
         self.workflows: list[m.WorkflowParams] = []
         self.questions: list[m.ApproveParams] = []
         self.decision: Decision = "once"
+        self.asked: list[m.QuestionParams] = []
+        self.answer: str | None = None
+        self.shows_diagnostics = False
+        self.problems: list[m.FileDiagnostics] = []
+        self.problems_wanted: list[m.DiagnosticsParams] = []
         self.documents: dict[str, str] = {}
         self.slow = False
 
@@ -48,6 +53,14 @@ class RecordingOutlet:
     async def approve(self, question: m.ApproveParams) -> Decision:
         self.questions.append(question)
         return self.decision
+
+    async def question(self, question: m.QuestionParams) -> str | None:
+        self.asked.append(question)
+        return self.answer
+
+    async def diagnostics(self, wanted: m.DiagnosticsParams) -> list[m.FileDiagnostics]:
+        self.problems_wanted.append(wanted)
+        return self.problems
 
     async def apply_edit(self, uri: str, text: str, label: str) -> bool:
         if uri in self.documents:
