@@ -5,6 +5,7 @@ import { ChatView, VIEW_ID } from './host/chatView';
 import { registerCommands } from './host/commands';
 import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
+import { QuestionDesk } from './host/questions';
 import { SessionTree } from './host/sessionTree';
 import { StatusItem } from './host/status';
 
@@ -16,18 +17,28 @@ export function activate(context: vscode.ExtensionContext): void {
     server: vscode.window.createOutputChannel('Indusagi Server', { log: true }),
     trace: vscode.window.createOutputChannel('Indusagi Trace', { log: true }),
   };
-  const desk: ApprovalDesk = new ApprovalDesk(
-    (question) => chat.visible && chat.session?.id === question.sessionId,
-    async (question) => {
-      await chat.open({ id: question.sessionId, workspace: question.workspace });
-      await chat.focus();
-    },
+  const isShown = (question: { sessionId: string }): boolean => chat.visible && chat.session?.id === question.sessionId;
+  const show = async (question: { sessionId: string; workspace: string }): Promise<void> => {
+    await chat.open({ id: question.sessionId, workspace: question.workspace });
+    await chat.focus();
+  };
+  const desk: ApprovalDesk = new ApprovalDesk(isShown, show);
+  const questions: QuestionDesk = new QuestionDesk(isShown, show);
+  const live = new Connection(
+    channels,
+    (question, token) => desk.ask(question, token),
+    (question, token) => questions.ask(question, token),
   );
-  const live = new Connection(channels, (question, token) => desk.ask(question, token));
   connection = live;
-  const chat: ChatView = new ChatView(context, live, () => desk, channels.extension);
+  const chat: ChatView = new ChatView(
+    context,
+    live,
+    () => desk,
+    channels.extension,
+    () => questions,
+  );
   const tree = new SessionTree(live);
-  const status = new StatusItem(live, () => desk.count);
+  const status = new StatusItem(live, () => desk.count + questions.count);
 
   const drafts = new CondenseDrafts();
   const parts = { context, connection: live, chat, tree, channels, drafts };
@@ -48,6 +59,7 @@ export function activate(context: vscode.ExtensionContext): void {
     channels.server,
     channels.trace,
     desk,
+    questions,
     chat,
     tree,
     status,
@@ -56,15 +68,18 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.window.createTreeView('indusagi.sessions', { treeDataProvider: tree, showCollapseAll: true }),
     ...registerCommands(parts),
     ...drafts.register(parts),
-    desk.onChanged(() => {
-      chat.refreshApprovals();
-      status.draw();
-    }),
+    ...[desk, questions].map((one) =>
+      one.onChanged(() => {
+        chat.refreshAsked();
+        status.draw();
+      }),
+    ),
     chat.onChanged(setContext),
     live.onSessionsChanged(() => tree.refresh()),
     live.onState((state) => {
       if (state !== 'running') {
         desk.drop();
+        questions.drop();
       }
       tree.refresh();
       setContext();

@@ -2,6 +2,7 @@ import { beforeEach, expect, test, vi } from 'vitest';
 import type * as editor from 'vscode';
 import { ChatView } from '../src/host/chatView';
 import type { ApprovalDesk } from '../src/host/approvals';
+import type { QuestionDesk } from '../src/host/questions';
 import type { Connection } from '../src/host/connection';
 import { ServerError } from '../src/host/wire';
 
@@ -51,6 +52,7 @@ beforeEach(() => {
     connection as unknown as Connection,
     () => desk as unknown as ApprovalDesk,
     { error: () => undefined, warn: () => undefined } as unknown as editor.LogOutputChannel,
+    () => desk as unknown as QuestionDesk,
   );
   const page = {
     webview: {

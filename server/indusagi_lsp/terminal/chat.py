@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from prompt_toolkit.patch_stdout import StdoutProxy
 
 from indusagi_lsp.contract.places import user_places
-from indusagi_lsp.contract.text import quoted, visible
+from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.commands import COMMANDS
 from indusagi_lsp.terminal.decisions import offer
@@ -36,6 +36,9 @@ STOP_SECONDS = 5.0
 SHOWN_TURNS = 6
 """Turns of a resumed session that are shown."""
 
+NO_ANSWER = "-"
+"""What the person types to leave a question of the agent unanswered."""
+
 _ACTION_HEAD = 1500
 _ACTION_TAIL = 500
 
@@ -51,10 +54,11 @@ class Chat:
 
     def __init__(self, options: Options, screen: LiveScreen, history: ChatHistory) -> None:
         self.screen = screen
-        self.talk = Talk(options, screen, self._approve)
+        self.talk = Talk(options, screen, self._approve, answer=self._answer)
         self.draft = ""
         self.leaving = False
         self.listed: list[m.SessionInfo] = []
+        self.restored: str | None = None
         self._runs: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Lock()
         self._interrupted_at = float("-inf")
@@ -185,7 +189,9 @@ class Chat:
         except RemoteError as error:
             self._refused(error)
         except asyncio.CancelledError:
-            if not self._command.cancelled():
+            # Either the command alone was stopped, or the chat ends, and the command with it.
+            task = asyncio.current_task()
+            if not self._command.cancelled() or (task is not None and task.cancelling()):
                 raise
             self.say("Stopped.", "warning")
         finally:
@@ -266,6 +272,21 @@ class Chat:
             self.say(action_text(question.action))
             asked, answers = offer(question.options)
             return answers[await self.input.ask(asked, answers)]
+
+    async def _answer(self, question: m.QuestionParams) -> str | None:
+        """Show the agent's question, and take any text as an answer, or the number of an offered one."""
+        async with self._asking:
+            self.say("The agent asks:", "warning")
+            self.say(visible(question.question))
+            for number, option in enumerate(question.options, 1):
+                self.say(f"{number:>3}  {visible_line(option)}")
+            numbers = "a number, " if question.options else ""
+            said = await self.input.ask(f"Answer ({numbers}your words, or {NO_ANSWER} for none):", None)
+            if said == NO_ANSWER:
+                return None
+            if said.isdecimal() and 1 <= int(said) <= len(question.options):
+                return question.options[int(said) - 1]
+            return said
 
     def _arguments(self, command: str) -> list[tuple[str, str]]:
         if command == "/model":

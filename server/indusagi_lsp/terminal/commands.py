@@ -10,6 +10,7 @@ import msgspec
 from indusagi_lsp.contract.text import quoted, visible, visible_line
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as ops
+from indusagi_lsp.terminal.restoring import offer_restore, undo_restore
 from indusagi_lsp.terminal.view import clause, show_error, turn_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,28 @@ async def fork(chat: Chat, argument: str) -> None:
     chat.say("You are at that point now; the other branch is kept. /tree shows both.", "good")
     if result.prefill is not None:
         chat.draft = result.prefill
+    if chat.talk.options.trusted:
+        await offer_restore(chat, node, before=before)
+
+
+async def restore(chat: Chat, argument: str) -> None:
+    """Bring files back to where they were before a turn, at the live one without a turn, or undo that."""
+    if argument == "undo":
+        if chat.restored is None:
+            chat.say("Nothing was brought back in this chat.")
+            return
+        await undo_restore(chat, chat.restored)
+        return
+    if chat.talk.session is None:
+        chat.say("There is no session yet.")
+        return
+    view = await chat.talk.resume(chat.talk.session, limit=1000)
+    node, before = view.head, False
+    if argument:
+        turns = [turn for turn in view.turns if turn.role == "user" and turn_text(turn.blocks)]
+        node, before = _chosen_turn(turns, argument)
+    if node is None or not await offer_restore(chat, node, before=before):
+        chat.say("The files are as they were then.")
 
 
 async def resume(chat: Chat, argument: str) -> None:
@@ -279,6 +302,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("/resume", "/resume [N|ID]", "go on with a session", resume),
     Command("/new", "/new", "begin a new session", new),
     Command("/fork", "/fork [N|NODE]", "go back to before a turn and say it differently", fork),
+    Command("/restore", "/restore [N|NODE|undo]", "bring files back that the agent changed since", restore),
     Command("/tree", "/tree", "show the session with its branches", tree),
     Command("/condense", "/condense [TEXT]", "replace old turns by a summary; TEXT says what matters", condense),
     Command("/undo", "/undo", "take the last condensation back", undo),

@@ -152,7 +152,7 @@ class Input:
         self._screen = screen
         self._view = view
         self._interrupt = interrupt
-        self._question: tuple[str, frozenset[str], asyncio.Future[str]] | None = None
+        self._question: tuple[str, frozenset[str] | None, asyncio.Future[str]] | None = None
         self._draft = ""
         self._session: PromptSession[str] = PromptSession(
             history=history,
@@ -189,18 +189,18 @@ class Input:
         finally:
             ticking.cancel()
 
-    async def ask(self, question: str, answers: Iterable[str]) -> str:
+    async def ask(self, question: str, answers: Iterable[str] | None) -> str:
         """Put a question in the place of the input; what was being typed comes back after it.
 
         Args:
             question: what is asked, with the answers that count.
-            answers: those answers, in lower case.
+            answers: those answers, in lower case; None: any text but blanks.
 
         Returns:
-            One of them.
+            One of them, or that text.
         """
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._question = (question, frozenset(answers), answer)
+        self._question = (question, None if answers is None else frozenset(answers), answer)
         app = self._session.app
         if app.is_running:
             self._draft = app.current_buffer.text
@@ -222,8 +222,8 @@ class Input:
         if self._question is None:
             return False
         _, answers, answer = self._question
-        said = text.strip().lower()
-        if said in answers and not answer.done():
+        said = text.strip() if answers is None else text.strip().lower()
+        if (bool(said) if answers is None else said in answers) and not answer.done():
             answer.set_result(said)
             self._question = None
         return True

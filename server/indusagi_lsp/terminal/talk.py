@@ -27,6 +27,12 @@ SMALL = "local"
 """The provider of the bundled model, which is small enough to say so."""
 
 Approve = Callable[[m.ApproveParams], Awaitable[Decision]]
+Answer = Callable[[m.QuestionParams], Awaitable[str | None]]
+
+
+async def no_answer(_: m.QuestionParams) -> str | None:
+    """The answer to the agent's questions where nobody is there to give one."""
+    return None
 
 
 class Talk:
@@ -36,6 +42,7 @@ class Talk:
         options: of the command line.
         screen: where things are shown.
         approve: asks the person about an action.
+        answer: puts a question of the agent to the person.
         on_notification: further notifications that are wanted, by method.
     """
 
@@ -45,6 +52,7 @@ class Talk:
         screen: Screen,
         approve: Approve,
         *,
+        answer: Answer = no_answer,
         on_notification: Mapping[str, NotificationHandler] | None = None,
     ) -> None:
         self.options = options
@@ -59,6 +67,7 @@ class Talk:
         self._beginning = asyncio.Lock()
         self._stop_at_once = False
         self._approve = approve
+        self._answer = answer
         self._on_notification = dict(on_notification or {})
         self._client: Client | None = None
 
@@ -87,9 +96,10 @@ class Talk:
             },
             on_request={
                 ops.APPROVE: self._asked,
-                "window/showMessageRequest": _no_answer,
-                "window/workDoneProgress/create": _no_answer,
-                "client/registerCapability": _no_answer,
+                ops.QUESTION: self._questioned,
+                "window/showMessageRequest": _nothing,
+                "window/workDoneProgress/create": _nothing,
+                "client/registerCapability": _nothing,
                 "workspace/configuration": _no_settings,
             },
             on_stderr=self._overheard,
@@ -106,7 +116,7 @@ class Talk:
                 "workspaceFolders": [{"uri": self.workspace, "name": self.options.workspace.name or "/"}],
                 "capabilities": {
                     "workspace": {"workspaceFolders": True},
-                    "experimental": {"indusagi": {"events": True, "approvals": True}},
+                    "experimental": {"indusagi": {"events": True, "approvals": True, "questions": True}},
                 },
                 "initializationOptions": settings,
             },
@@ -241,6 +251,9 @@ class Talk:
         answer = await self._approve(question)
         return m.ApproveResult(decision=answer if answer in question.options else "deny")
 
+    async def _questioned(self, raw: Any) -> m.QuestionResult:
+        return m.QuestionResult(answer=await self._answer(msgspec.convert(raw, m.QuestionParams)))
+
     def _overheard(self, line: str) -> None:
         if self.options.log_level is not None and self.options.log_file is None:
             self.screen.line(visible(line), "dim")
@@ -276,7 +289,7 @@ def _exit_words(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-async def _no_answer(_: Any) -> None:
+async def _nothing(_: Any) -> None:
     return None
 
 

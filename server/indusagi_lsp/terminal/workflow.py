@@ -25,7 +25,7 @@ from indusagi_lsp.terminal.client import RemoteError, ServerGoneError
 from indusagi_lsp.terminal.decisions import offer
 from indusagi_lsp.terminal.options import Options
 from indusagi_lsp.terminal.plain import FAILED, INTERRUPTED, SERVER_DIED, PlainScreen, on_interrupt
-from indusagi_lsp.terminal.talk import Approve, Talk
+from indusagi_lsp.terminal.talk import Approve, Talk, no_answer
 from indusagi_lsp.terminal.view import Style, show_error
 
 if TYPE_CHECKING:
@@ -100,7 +100,13 @@ def run_workflow_command(argv: Sequence[str]) -> int:
 async def _go(given: argparse.Namespace, options: Options, inputs: dict[str, Any]) -> int:
     screen = PlainScreen(sys.stdout, sys.stderr)
     approve = Asker(screen) if sys.stdin.isatty() else _refuse_all(screen)
-    talk = Talk(options, screen, approve, on_notification={ops.WORKFLOW_PROGRESS: lambda raw: _progress(screen, raw)})
+    talk = Talk(
+        options,
+        screen,
+        approve,
+        answer=approve.answer if isinstance(approve, Asker) else no_answer,
+        on_notification={ops.WORKFLOW_PROGRESS: lambda raw: _progress(screen, raw)},
+    )
     interrupted = asyncio.Event()
     on_interrupt(interrupted.set)
     try:
@@ -172,6 +178,14 @@ class Asker:
             asked, answers = offer(question.options)
             self._screen.line(asked)
             return answers.get((await self._line()).strip().lower(), "deny")
+
+    async def answer(self, question: m.QuestionParams) -> str | None:
+        """Show a question of the agent, and take the next line as the answer; an empty one is none."""
+        async with self._alone:
+            self._screen.line(f"The agent asks: {visible(question.question)}")
+            for option in question.options:
+                self._screen.line(f"  {visible_line(option)}")
+            return (await self._line()).strip() or None
 
     async def _line(self) -> str:
         """The next line, read in a thread that nobody waits for: Ctrl-C must not hang on it."""

@@ -13,7 +13,7 @@ from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.protocol.uris import path_to_uri
+from indusagi_lsp.protocol.uris import normalise_uri, path_to_uri
 from indusagi_lsp.tools import Arguments, PathGuard, schema_of, validate_arguments
 from indusagi_lsp.tools.lookups import refuse_outside
 
@@ -123,9 +123,9 @@ class Diagnostics:
         shown = await self._show(m.DiagnosticsParams(workspace=self._workspace, uri=uri))
         # Whatever the editor sends beside it, only what lies in this folder is told.
         rows = sorted(
-            (unquote(file.uri[len(base) :]), one.range.start.line, one.range.start.character, _told(one))
+            (unquote(uri_of[len(base) :]), one.range.start.line, one.range.start.character, _told(one))
             for file in shown
-            if file.uri.startswith(base) and (uri is None or file.uri == uri)
+            if (uri_of := normalise_uri(file.uri)).startswith(base) and uri in (None, uri_of)
             for one in file.diagnostics
         )
         lines = [

@@ -92,6 +92,11 @@ class FakeServer:
                       "tool": "run_command", "action": "rm -rf \u202e/ \x1b[2J", "size": 12, "sha256": "0",
                       "options": ["once", "deny"] if "afresh" in text else OPTIONS}  # fmt: skip
             self.send({"id": "ask-1", "method": "indusagi/approve", "params": action})
+        elif text == "question":
+            self.approvals["ask-2"] = number
+            question = {"questionId": "q", "workspace": "w", "sessionId": SESSION, "callId": "c",
+                        "question": "Tabs \u202e?", "options": ["yes", "no"]}  # fmt: skip
+            self.send({"id": "ask-2", "method": "indusagi/question", "params": question})
         elif text == "slow":
             self.event("text_delta", delta="a beginning")
             self.runs.append(number)
@@ -122,6 +127,10 @@ class FakeServer:
             self.settle(waiting, str(message["error"]["code"]))
             return
         number = self.approvals.pop(message["id"])
+        if message["id"] == "ask-2":
+            self.event("text_delta", delta=f"heard: {message['result'].get('answer')}")
+            self.settle(number, "heard")
+            return
         decision = message["result"]["decision"]
         self.event("approval_resolved", id="a", decision=decision, by="user")
         self.event("text_delta", delta=f"decided: {decision}")
@@ -175,6 +184,8 @@ class FakeServer:
                     "labels": {}, "trusted": self.trusted, "notices": [], "before": None, "seq": self.seq}  # fmt: skip
         if short == "fork":
             return {"leaf": None, "sessionId": SESSION, "prefill": f"edit me {params['node']}"}
+        if short == "files/restore":
+            return self.restore(params)
         if short == "condense":
             plan = {"cut": 4, "dropped": [], "kept": [], "before": 900, "after": 90, "draft": "the draft", "token": "t"}
             done = {"condensed": not params.get("preview"), "leaf": None, "before": 900, "after": 90, "cut": 4}
@@ -186,6 +197,22 @@ class FakeServer:
             self.trusted = True
             return {"sessionId": SESSION, "head": None}
         return None
+
+    def restore(self, params: dict[str, Any]) -> Any:
+        """Two files, one of which is only restored when it is chosen; before the second turn there is nothing."""
+        certain = {"path": "a.py", "action": "restore", "by": "edit", "conflicts": [], "reason": "", "problem": "",
+                   "diff": "-new \x1b[2J\n+old\n"}  # fmt: skip
+        doubtful = {**certain, "path": "out.txt", "action": "remove", "by": "command", "conflicts": ["command"],
+                    "reason": "It was changed while a command ran.", "diff": "-made\n"}  # fmt: skip
+        files = [] if params.get("node") == "node1" else [certain, doubtful]
+        plan = {"applied": False, "token": "t", "files": files, "restore": None, "restored": [], "kept": []}
+        if params.get("preview"):
+            return plan
+        chosen = [
+            file["path"] for file in files if not file["conflicts"] or params.get("choices", {}).get(file["path"])
+        ]
+        kept = [file["path"] for file in files if file["path"] not in chosen]
+        return {**plan, "applied": True, "restore": "r1", "restored": chosen, "kept": kept}
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.terminal.chat import Chat, action_text
 from indusagi_lsp.terminal.client import RemoteError
 from indusagi_lsp.terminal.commands import COMMANDS, draw_tree
+from indusagi_lsp.terminal.plain import SERVER_DIED
 from indusagi_lsp.terminal.prompt import LiveScreen, open_history
 
 if TYPE_CHECKING:
@@ -226,6 +227,62 @@ async def test_a_fork_hands_the_prompt_back(options: Options, wire: Wire) -> Non
             "node": "abcdef",
             "workspace": one.chat.talk.workspace,
         }
+
+
+@pytest.mark.parametrize(
+    ("typed", "heard"), [("2", "no"), ("3", "3"), ("Neither: spaces", "Neither: spaces"), ("-", "None"), ("YES", "YES")]
+)
+async def test_a_question_of_the_agent_takes_any_words(options: Options, typed: str, heard: str) -> None:
+    async with person(options) as one:
+        one.press("question" + ENTER)
+        await one.sees("Tabs \\u{202e}?")
+        await one.sees("  2  no")
+        one.press(ENTER)  # nothing typed leaves it open
+        await one.say(typed, f"heard: {heard}")
+
+
+async def test_a_fork_offers_to_bring_files_back(options: Options, wire: Wire) -> None:
+    trusted = msgspec.structs.replace(options, trusted=True)
+    async with person(trusted) as one:
+        await one.say("hello", "Done.")
+        shown = await one.say("/fork 1", "out.txt is removed")
+        assert "a.py gets its old content" in shown
+        assert "out.txt is removed - only with all: It was changed while a command ran." in shown
+        shown = await one.say("d", "+old")
+        assert "\x1b[2J" not in shown
+        await one.say("y", "1 file was brought back")
+        await one.typing("edit me node0")
+        preview, done = (message["params"] for message in wire.messages("indusagi/files/restore"))
+        assert (preview["node"], preview["before"], preview["preview"]) == ("node0", True, True)
+        assert (done["node"], done["before"], done["token"]) == ("node0", True, "t")
+        assert "choices" not in done
+        one.press(CTRL_C)
+        await one.say("/restore undo", "1 file was brought back")
+        assert wire.messages("indusagi/files/restore")[-1]["params"]["undo"] == "r1"
+
+
+async def test_files_can_be_left_or_all_be_brought_back_later(options: Options, wire: Wire) -> None:
+    trusted = msgspec.structs.replace(options, trusted=True)
+    async with person(trusted) as one:
+        await one.say("hello", "Done.")
+        await one.say("/fork 1", "out.txt is removed")
+        await one.say("n", "left as they are")
+        one.press(CTRL_C)
+        await one.say("/restore 1", "out.txt is removed")
+        await one.say("a", "2 files were brought back")
+        assert wire.messages("indusagi/files/restore")[-1]["params"]["choices"] == {
+            "a.py": "restore",
+            "out.txt": "restore",
+        }
+        await one.say("/restore node1", "The files are as they were then.")
+
+
+async def test_a_server_that_dies_under_an_open_question_ends_the_chat(options: Options) -> None:
+    async with person(msgspec.structs.replace(options, trusted=True)) as one:
+        await one.say("hello", "Done.")
+        await one.say("/fork 1", "out.txt is removed")
+        one.chat.talk.client._process.kill()
+        assert await one.leaves() == SERVER_DIED
 
 
 async def test_condensing_is_shown_first(options: Options, wire: Wire) -> None:

@@ -81,7 +81,11 @@ async def test_trust_is_what_the_options_say(options: Options, wire: Wire, trust
     await once(msgspec.structs.replace(options, trusted=trusted), "hello")
     initialize = wire.messages("initialize")[0]["params"]
     assert initialize["initializationOptions"]["trusted"] is trusted
-    assert initialize["capabilities"]["experimental"]["indusagi"] == {"events": True, "approvals": True}
+    assert initialize["capabilities"]["experimental"]["indusagi"] == {
+        "events": True,
+        "approvals": True,
+        "questions": True,
+    }
 
 
 async def test_a_server_that_cannot_start(

@@ -125,7 +125,7 @@ async def test_the_problems_of_the_editor_are_told_and_nothing_beside_the_folder
     base = (rig.tmp_path / "ws").as_uri()
     rig.outlet.shows_diagnostics = True
     rig.outlet.problems = [
-        m.FileDiagnostics(uri=f"{base}/z.py", diagnostics=[problem(0, "last", severity=4)]),
+        m.FileDiagnostics(uri=f"{base}/%7A.py", diagnostics=[problem(0, "last", severity=4)]),
         m.FileDiagnostics(
             uri=f"{base}/src/a%20b.py",
             diagnostics=[problem(6, "two\nlines\u202e", severity=2, source="ruff", code="F401"), problem(2, "first")],

@@ -1,80 +1,21 @@
-// Questions of the server that wait for the user. Each has one answer; the first one counts.
+// Whether an action may run. What is not answered, and what was not offered, is a denial.
 import * as vscode from 'vscode';
 import type { ApproveParams, Decision } from '../shared/events';
 import { oneLine, unmask } from '../shared/format';
+import { Desk } from './desk';
 
-interface Open {
-  question: ApproveParams;
-  answer: (decision: Decision) => void;
-}
+export class ApprovalDesk extends Desk<ApproveParams, Decision> {
+  protected readonly silence = 'deny';
 
-export class ApprovalDesk implements vscode.Disposable {
-  private readonly open = new Map<string, Open>();
-  private readonly changed = new vscode.EventEmitter<void>();
-  readonly onChanged = this.changed.event;
-
-  constructor(
-    /** Whether the user sees the card of this session now. */
-    private readonly isShown: (question: ApproveParams) => boolean,
-    private readonly show: (question: ApproveParams) => Promise<void>,
-  ) {}
-
-  /** How many questions wait. */
-  get count(): number {
-    return this.open.size;
+  protected idOf(question: ApproveParams): string {
+    return question.approvalId;
   }
 
-  of(sessionId: string, workspace: string): ApproveParams[] {
-    return [...this.open.values()]
-      .map((entry) => entry.question)
-      .filter((question) => question.sessionId === sessionId && question.workspace === workspace);
+  protected accepted(decision: Decision, question: ApproveParams): Decision {
+    return question.options.includes(decision) ? decision : 'deny';
   }
 
-  find(approvalId: string): ApproveParams | undefined {
-    return this.open.get(approvalId)?.question;
-  }
-
-  ask(question: ApproveParams, token: vscode.CancellationToken): Promise<Decision> {
-    return new Promise((resolve) => {
-      this.open.get(question.approvalId)?.answer('deny'); // asked anew: the older request is void
-      const cancelled = token.onCancellationRequested(() => this.answer(question.approvalId, 'deny'));
-      this.open.set(question.approvalId, {
-        question,
-        answer: (decision) => {
-          cancelled.dispose();
-          resolve(decision);
-        },
-      });
-      this.changed.fire();
-      if (!this.isShown(question)) {
-        void this.notify(question);
-      }
-    });
-  }
-
-  /** Answers a question, once; a late answer does nothing. */
-  answer(approvalId: string, decision: Decision): void {
-    const entry = this.open.get(approvalId);
-    if (entry !== undefined) {
-      this.open.delete(approvalId);
-      entry.answer(entry.question.options.includes(decision) ? decision : 'deny');
-      this.changed.fire();
-    }
-  }
-
-  /** Somebody else answered (another window), or the server is gone. */
-  drop(approvalId?: string): void {
-    for (const id of approvalId === undefined ? [...this.open.keys()] : [approvalId]) {
-      this.answer(id, 'deny');
-    }
-  }
-
-  dispose(): void {
-    this.drop();
-    this.changed.dispose();
-  }
-
-  private async notify(question: ApproveParams): Promise<void> {
+  protected async notify(question: ApproveParams): Promise<void> {
     const labels: Record<Decision, string> = {
       once: vscode.l10n.t('Allow once'),
       session: vscode.l10n.t('Allow for this session'),

@@ -10,6 +10,7 @@ import type { ApprovalDesk } from './approvals';
 import { chatPage } from './chatPage';
 import type { Connection } from './connection';
 import { EMPTY_MOMENT, emptyView, momentOf, viewOf } from './fetched';
+import type { QuestionDesk } from './questions';
 import { asServerError, ServerError } from './wire';
 
 export const VIEW_ID = 'indusagi.chat';
@@ -60,6 +61,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     private readonly connection: Connection,
     private readonly desk: () => ApprovalDesk,
     private readonly log: vscode.LogOutputChannel,
+    private readonly questions: () => QuestionDesk,
   ) {
     this.subscriptions.push(
       connection.onEvent((params) => this.onEvent(params)),
@@ -180,7 +182,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     this.workspaceForNew = workspace;
     this.held = [];
     this.chat.clear();
-    this.refreshApprovals();
+    this.refreshAsked();
     void this.context.workspaceState.update(LAST_SESSION, undefined);
     this.schedule();
   }
@@ -291,14 +293,15 @@ export class ChatView implements vscode.WebviewViewProvider {
       if (again) {
         continue; // what the events told beside the turns (notices, usage) is kept
       }
-      this.refreshApprovals();
+      this.refreshAsked();
       return;
     }
   }
 
-  refreshApprovals(): void {
+  refreshAsked(): void {
     const session = this.session;
     this.chat.setApprovals(session === undefined ? [] : this.desk().of(session.id, session.workspace));
+    this.chat.setQuestions(session === undefined ? [] : this.questions().of(session.id, session.workspace));
     this.schedule();
   }
 
@@ -324,6 +327,9 @@ export class ChatView implements vscode.WebviewViewProvider {
         return this.fork(message.node, message.before);
       case 'approve':
         this.desk().answer(message.approvalId, message.decision);
+        return;
+      case 'answer':
+        this.questions().answer(message.questionId, message.answer);
         return;
       case 'showAction':
         return this.showAction(message.approvalId);

@@ -18,11 +18,15 @@ import {
   type Decision,
   type EventParams,
   isApproveParams,
+  isDiagnosticsParams,
   isEventParams,
+  isQuestionParams,
   isStatusParams,
+  type QuestionParams,
   type StatusParams,
 } from '../shared/events';
 import { isRecord } from '../shared/guards';
+import { shownProblems } from './diagnostics';
 import { type CommandLine, locateServer, ServerMissing, type ServerSettings } from './locate';
 import { OneAtATime } from './serial';
 import { asServerError, type Method, type Params, type Result, ServerError } from './wire';
@@ -61,6 +65,7 @@ export class Connection implements vscode.Disposable {
   constructor(
     private readonly channels: Channels,
     private readonly approve: (question: ApproveParams, token: vscode.CancellationToken) => Promise<Decision>,
+    private readonly answer: (question: QuestionParams, token: vscode.CancellationToken) => Promise<string | null>,
   ) {}
 
   get state(): ConnectionState {
@@ -167,6 +172,12 @@ export class Connection implements vscode.Disposable {
       // What cannot be read cannot be shown, and what was not shown is not allowed.
       return { decision: isApproveParams(params) ? await this.approve(params, token) : 'deny' };
     });
+    client.onRequest(Requests.question, async (params: unknown, token: vscode.CancellationToken) => {
+      return { answer: isQuestionParams(params) ? await this.answer(params, token) : null };
+    });
+    client.onRequest(Requests.diagnostics, (params: unknown) =>
+      isDiagnosticsParams(params) ? shownProblems(params) : { files: [] },
+    );
     client.onDidChangeState(({ newState }) => {
       if (this.client !== client) {
         return;
@@ -254,13 +265,13 @@ export class Connection implements vscode.Disposable {
   }
 }
 
-/** Tells the server that this client takes events and answers approvals. */
+/** Tells the server that this client takes events, and answers what it asks. */
 class IndusagiCapability implements StaticFeature {
   fillClientCapabilities(capabilities: ClientCapabilities): void {
     const experimental: unknown = capabilities.experimental;
     capabilities.experimental = {
       ...(isRecord(experimental) ? experimental : {}),
-      indusagi: { events: true, approvals: true },
+      indusagi: { events: true, approvals: true, questions: true, diagnostics: true },
     };
   }
 

@@ -1,6 +1,13 @@
 // The state of one chat. History is fetched (`load`), never replayed; events move it on (`apply`), and each is applied
 // at most once, by its `seq`. Whoever cannot follow (a gap, a moved head) is told to fetch again.
-import { type ApproveParams, type EventParams, isEventParams, isRunEvent, type RunEvent } from './events';
+import {
+  type ApproveParams,
+  type EventParams,
+  isEventParams,
+  isRunEvent,
+  type QuestionParams,
+  type RunEvent,
+} from './events';
 import { type Head, type Item, type ItemOf, itemsFromTurns, type Queued } from './items';
 import { withNotices, withOldKeys } from './merge';
 
@@ -73,6 +80,7 @@ export class Chat {
   private queued: Queued[] = [];
   private attachments: { id: string; label: string }[] = [];
   private approvals: Head['approvals'] = [];
+  private questions: Head['questions'] = [];
   private meter: Head['meter'] = { used: null, window: null, cost: null };
   private model: string | null = null;
   private connection: Head['connection'] = 'starting';
@@ -114,6 +122,7 @@ export class Chat {
       run: this.run && { ...this.run },
       queued: [...this.queued],
       approvals: [...this.approvals],
+      questions: [...this.questions],
       attachments: [...this.attachments],
       meter: { ...this.meter },
       model: this.model,
@@ -178,6 +187,15 @@ export class Chat {
       tool,
       action,
       size,
+      options: [...options],
+    }));
+    this.headDirty = true;
+  }
+
+  setQuestions(questions: readonly QuestionParams[]): void {
+    this.questions = questions.map(({ questionId, question, options }) => ({
+      questionId,
+      question,
       options: [...options],
     }));
     this.headDirty = true;
@@ -514,6 +532,7 @@ export class Chat {
     this.endRun();
     this.queued = [];
     this.approvals = [];
+    this.questions = [];
     for (const item of this.items) {
       if (item.kind === 'tool' && item.stage !== 'done' && item.stage !== 'failed') {
         item.stage = 'interrupted';

@@ -93,6 +93,19 @@ export const isApproveParams = record({
 });
 export type ApproveParams = Guarded<typeof isApproveParams>;
 
+export const isQuestionParams = record({
+  questionId: isString,
+  workspace: isString,
+  sessionId: isString,
+  callId: isString,
+  question: isString,
+  options: listOf(isString),
+});
+export type QuestionParams = Guarded<typeof isQuestionParams>;
+
+export const isDiagnosticsParams = record({ workspace: isString, uri: optional(isString) });
+export type DiagnosticsParams = Guarded<typeof isDiagnosticsParams>;
+
 export const isStatusParams = record({
   busy: isBoolean,
   message: isString,

@@ -52,6 +52,8 @@ export const isApprovalCard = record({
   options: listOf(isDecision),
 });
 
+export const isQuestionCard = record({ questionId: isString, question: isString, options: listOf(isString) });
+
 export const isQueued = record({
   runId: isString,
   text: isString,
@@ -68,6 +70,7 @@ export const isHead = record({
   run: nullable(record({ runId: isString, phase: isString, startedAt: isNumber, note: isString })),
   queued: listOf(isQueued),
   approvals: listOf(isApprovalCard),
+  questions: listOf(isQuestionCard),
   attachments: listOf(isAttachment),
   meter: record({ used: nullable(isNumber), window: nullable(isNumber), cost: nullable(isNumber) }),
   model: nullable(isString),

@@ -1,6 +1,6 @@
 // What the extension and its page say to each other. Both sides check every message and drop what does not fit.
 import { isDecision } from './events';
-import { type Guarded, isBoolean, isString, listOf, oneOf, optional, record, tagged, text } from './guards';
+import { type Guarded, isBoolean, isString, listOf, nullable, oneOf, optional, record, tagged, text } from './guards';
 import { isHead, isItem } from './items';
 
 /** A prompt, or text of an answer: the server takes 1,000,000 characters of it. */
@@ -28,6 +28,7 @@ export const isPageMessage = tagged('type', {
   earlier: record({}),
   fork: record({ node: isId, before: isBoolean }),
   approve: record({ approvalId: isId, decision: isDecision }),
+  answer: record({ questionId: isId, answer: nullable(isLongText) }),
   showAction: record({ approvalId: isId }),
   detach: record({ id: isId }),
   command: record({ command: isPageCommand }),

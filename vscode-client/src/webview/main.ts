@@ -27,6 +27,7 @@ const title = button(strings.untitled, () => send({ type: 'command', command: 'i
 const meter = element('span', { class: 'meter' });
 const banner = element('div', { class: 'banner', role: 'status' });
 const approvals = element('div', { class: 'approvals' });
+const questions = element('div', { class: 'approvals' });
 const queued = element('div', { class: 'queued' });
 const attachments = element('div', { class: 'attachments' });
 const status = element('div', { class: 'status' });
@@ -42,6 +43,7 @@ byId('head').append(element('h1', {}, title), meter);
 byId('foot').append(
   banner,
   approvals,
+  questions,
   queued,
   status,
   attachments,
@@ -121,7 +123,8 @@ function drawHead(now: Head): void {
   banner.replaceChildren(...parts);
   banner.hidden = parts.length === 0;
 
-  drawApprovals(now);
+  drawCards(approvals, now.approvals, (card) => card.approvalId, approvalCard);
+  drawCards(questions, now.questions, (card) => card.questionId, questionCard);
   queued.replaceChildren(
     ...now.queued.map((entry) =>
       element(
@@ -153,6 +156,8 @@ function drawHead(now: Head): void {
   const asked = now.approvals.find((card) => !before?.approvals.some((other) => other.approvalId === card.approvalId));
   if (asked !== undefined) {
     announcer.textContent = strings.announceApproval(asked.tool);
+  } else if (now.questions.some((card) => !before?.questions.some((other) => other.questionId === card.questionId))) {
+    announcer.textContent = strings.announceQuestion;
   } else if (before?.run != null && now.run === null) {
     announcer.textContent = strings.announceDone;
   }
@@ -186,12 +191,24 @@ function drawStatus(): void {
 }
 setInterval(drawStatus, 1000);
 
-function drawApprovals(now: Head): void {
-  const kept = new Map<string, Element>();
-  for (const card of approvals.children) {
-    kept.set(card.getAttribute('data-approval') ?? '', card);
+/** A card that still waits stays as it is: what was typed into it, and the focus in it, must not be lost. */
+function drawCards<Card>(
+  place: HTMLElement,
+  cards: readonly Card[],
+  idOf: (card: Card) => string,
+  make: (card: Card) => HTMLElement,
+): void {
+  const wanted = new Set(cards.map(idOf));
+  const shown = new Set<string>();
+  for (const element of [...place.children]) {
+    const id = element.getAttribute('data-asked') ?? '';
+    if (wanted.has(id)) {
+      shown.add(id);
+    } else {
+      element.remove();
+    }
   }
-  approvals.replaceChildren(...now.approvals.map((card) => kept.get(card.approvalId) ?? approvalCard(card)));
+  place.append(...cards.filter((card) => !shown.has(idOf(card))).map(make));
 }
 
 const DECISIONS = {
@@ -205,7 +222,7 @@ function approvalCard(card: Head['approvals'][number]): HTMLElement {
   const { head: first, left, tail } = headAndTail(unmask(card.action), 600);
   return element(
     'section',
-    { class: 'approval', 'data-approval': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
+    { class: 'approval', 'data-asked': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
     element('h2', {}, strings.approval(unmask(card.tool))),
     element('pre', { tabindex: '0' }, first),
     // The end of a long action matters as much as its beginning: both are in sight without scrolling.
@@ -219,6 +236,42 @@ function approvalCard(card: Head['approvals'][number]): HTMLElement {
         button(DECISIONS[decision], () => send({ type: 'approve', approvalId: card.approvalId, decision })),
       ),
       left === 0 ? null : button(strings.showAll, () => send({ type: 'showAction', approvalId: card.approvalId })),
+    ),
+  );
+}
+
+function questionCard(card: Head['questions'][number]): HTMLElement {
+  const reply = (answer: string | null): void => send({ type: 'answer', questionId: card.questionId, answer });
+  const words = element('textarea', { 'aria-label': strings.answer, rows: '2' });
+  words.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      say();
+    }
+  });
+  const say = (): void => {
+    if (words.value.trim() !== '') {
+      reply(words.value.trim());
+    }
+  };
+  return element(
+    'section',
+    { class: 'approval question', 'data-asked': card.questionId, role: 'group', 'aria-label': strings.question },
+    element('h2', {}, strings.question),
+    element('p', { class: 'said' }, unmask(card.question)),
+    card.options.length === 0
+      ? null
+      : element(
+          'div',
+          { class: 'buttons' },
+          ...card.options.map((option) => button(unmask(option), () => reply(option))),
+        ),
+    words,
+    element(
+      'div',
+      { class: 'buttons' },
+      button(strings.answerSend, say),
+      button(strings.noAnswer, () => reply(null)),
     ),
   );
 }
