@@ -6,6 +6,7 @@ import { registerCommands } from './host/commands';
 import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
 import { QuestionDesk } from './host/questions';
+import { Restores } from './host/restore';
 import { SessionTree } from './host/sessionTree';
 import { StatusItem } from './host/status';
 
@@ -41,7 +42,8 @@ export function activate(context: vscode.ExtensionContext): void {
   const status = new StatusItem(live, () => desk.count + questions.count);
 
   const drafts = new CondenseDrafts();
-  const parts = { context, connection: live, chat, tree, channels, drafts };
+  const restores = new Restores(live, channels.extension);
+  const parts = { context, connection: live, chat, tree, channels, drafts, restores };
 
   const setContext = (): void => {
     const session = chat.session;
@@ -74,7 +76,13 @@ export function activate(context: vscode.ExtensionContext): void {
         status.draw();
       }),
     ),
+    restores.register(),
     chat.onChanged(setContext),
+    chat.onWentBack(({ session, node, before }) => {
+      if (vscode.workspace.isTrusted) {
+        void restores.offer(session, { node, before });
+      }
+    }),
     live.onSessionsChanged(() => tree.refresh()),
     live.onState((state) => {
       if (state !== 'running') {

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = 'fa5d8a0b9707ab60';
+export const MESSAGES_HASH = '61883efd9187c578';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -345,17 +345,19 @@ export interface BlobResult {
   text: string;
 }
 
-/** Remove the blobs that no session names; `dryRun` only tells. */
+/** Remove the blobs that no session names, and old contents of files that none can need; `dryRun` only tells. */
 export interface CollectParams {
   workspace?: string | null;
   dryRun?: boolean;
 }
 
-/** What was removed, its bytes, and how many blobs stay. */
+/** What was removed, its bytes, and how many blobs stay; of old contents of files their number and bytes. */
 export interface CollectResult {
   removed: string[];
   bytes: number;
   kept: number;
+  contents: number;
+  contentBytes: number;
 }
 
 /** What the agent changed on the way to `node`, by default the live leaf. */
@@ -384,6 +386,22 @@ export interface FileChangeView {
 export interface FilesChangesResult {
   node: string | null;
   files: FileChangeView[];
+}
+
+/** What a file of a plan would hold; which plan is said as in `files/restore`. */
+export interface FilesContentParams {
+  sessionId: string;
+  path: string;
+  workspace?: string | null;
+  node?: string | null;
+  before?: boolean;
+  undo?: string | null;
+}
+
+/** The text; null where the file would not be there, is no text, is too large, or was not kept. */
+export interface FilesContentResult {
+  path: string;
+  text: string | null;
 }
 
 /**
@@ -1127,6 +1145,7 @@ export const Methods = {
   blobCollect: 'indusagi/blob/collect',
   filesChanges: 'indusagi/files/changes',
   filesRestore: 'indusagi/files/restore',
+  filesContent: 'indusagi/files/content',
   submit: 'indusagi/submit',
   ask: 'indusagi/ask',
   chatSend: 'indusagi/chat/send',
@@ -1167,6 +1186,7 @@ export const Commands = {
   blobCollect: 'indusagi.server.blob/collect',
   filesChanges: 'indusagi.server.files/changes',
   filesRestore: 'indusagi.server.files/restore',
+  filesContent: 'indusagi.server.files/content',
   submit: 'indusagi.server.submit',
   ask: 'indusagi.server.ask',
   chatSend: 'indusagi.server.chat/send',
@@ -1222,6 +1242,7 @@ export interface Operations {
   'indusagi/blob/collect': { params: CollectParams; result: CollectResult };
   'indusagi/files/changes': { params: FilesChangesParams; result: FilesChangesResult };
   'indusagi/files/restore': { params: FilesRestoreParams; result: FilesRestoreResult };
+  'indusagi/files/content': { params: FilesContentParams; result: FilesContentResult };
   'indusagi/submit': { params: SubmitParams; result: SnapshotView };
   'indusagi/ask': { params: AskParams; result: AskResult };
   'indusagi/chat/send': { params: ChatSendParams; result: ChatSendResult };

@@ -75,11 +75,12 @@ class Contents:
             data = file.read()
         return data if sha256(data).hexdigest() == digest else None
 
-    def collect(self, named: Iterable[str], *, now: float | None = None) -> Collected:
+    def collect(self, named: Iterable[str], *, dry_run: bool = False, now: float | None = None) -> Collected:
         """Remove the contents that nothing names, and what a killed process left half written.
 
         Args:
             named: the digests that are needed.
+            dry_run: only tell.
             now: seconds since the epoch, for the age of contents.
 
         Raises:
@@ -103,7 +104,8 @@ class Contents:
                 kept += 1
                 continue
             try:
-                os.unlink(entry.path)
+                if not dry_run:
+                    os.unlink(entry.path)
             except OSError as error:
                 msg = f"The old content {entry.name} cannot be removed: {error.strerror}."
                 raise PersistenceFault(msg) from error

@@ -23,6 +23,7 @@ from indusagi_lsp.filehistory.planning import (
     Choice,
     Goal,
     Planner,
+    RestoreItem,
     RestorePlan,
     goal_at,
     goal_before,
@@ -178,6 +179,10 @@ class FileHistory:
         """
         return await asyncio.to_thread(self._plan_undo, lineage, restore)
 
+    async def content(self, item: RestoreItem) -> bytes | None:
+        """What a file of a plan is to hold; None where it is not to be there, or its content is lost."""
+        return None if item.target.sha is None else await asyncio.to_thread(self._contents.get, item.target.sha)
+
     async def apply(self, plan: RestorePlan, choices: Mapping[str, Choice] | None = None) -> Restored:
         """Carry a plan out: all of it, or nothing.
 
@@ -192,16 +197,17 @@ class FileHistory:
         """
         return await asyncio.to_thread(self._apply, plan, choices or {})
 
-    async def collect(self, sessions: Collection[str] | None = None) -> Collected:
+    async def collect(self, sessions: Collection[str], *, dry_run: bool = False) -> Collected:
         """Remove the old contents that nothing can need any more.
 
         Args:
-            sessions: those whose history is to stay, with all that they were forked from; None: all.
+            sessions: those whose history is to stay, with all that they were forked from.
+            dry_run: only tell.
 
         Raises:
             PersistenceFault: the journal cannot be read, or a content cannot be removed.
         """
-        return await asyncio.to_thread(self._collect, sessions)
+        return await asyncio.to_thread(self._collect, sessions, dry_run)
 
     def close(self) -> None:
         """Give every file back."""
@@ -306,15 +312,15 @@ class FileHistory:
             self._watcher.note(path)
         return restored
 
-    def _collect(self, sessions: Collection[str] | None) -> Collected:
+    def _collect(self, sessions: Collection[str], dry_run: bool) -> Collected:
         named = self._watcher.named()
         for entry in self._journal.entries():
-            if sessions is not None and entry.session not in sessions:
+            if entry.session not in sessions:
                 continue
             for change in entry.files.values():
                 states = (change.before, change.aim, change.after)
                 named.update(state.sha for state in states if state is not None and state.sha is not None)
-        return self._contents.collect(named)
+        return self._contents.collect(named, dry_run=dry_run)
 
 
 def _kind(before: State, after: State) -> Kind:

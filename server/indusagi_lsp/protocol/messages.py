@@ -414,18 +414,20 @@ class BlobResult(Full, frozen=True):
 
 
 class CollectParams(Wire, frozen=True):
-    """Remove the blobs that no session names; `dryRun` only tells."""
+    """Remove the blobs that no session names, and old contents of files that none can need; `dryRun` only tells."""
 
     workspace: str | None = None
     dry_run: bool = False
 
 
 class CollectResult(Full, frozen=True):
-    """What was removed, its bytes, and how many blobs stay."""
+    """What was removed, its bytes, and how many blobs stay; of old contents of files their number and bytes."""
 
     removed: list[str]
     bytes: int
     kept: int
+    contents: int
+    content_bytes: int
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -464,6 +466,24 @@ class FilesChangesResult(Full, frozen=True):
 
     node: str | None
     files: list[FileChangeView]
+
+
+class FilesContentParams(Wire, frozen=True):
+    """What a file of a plan would hold; which plan is said as in `files/restore`."""
+
+    session_id: SessionId
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    workspace: str | None = None
+    node: NodeId | None = None
+    before: bool = False
+    undo: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+
+
+class FilesContentResult(Full, frozen=True):
+    """The text; null where the file would not be there, is no text, is too large, or was not kept."""
+
+    path: str
+    text: str | None
 
 
 class FilesRestoreParams(Wire, frozen=True):

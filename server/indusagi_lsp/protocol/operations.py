@@ -50,12 +50,17 @@ SESSION_NOTE = Operation("session/note", m.NoteParams, m.LeafResult, "Bring a br
 SESSION_SEARCH = Operation("session/search", m.SearchParams, m.SearchResult, "Search all sessions and branches")
 SESSION_DOCTOR = Operation("session/doctor", m.DoctorParams, m.DoctorResult, "Examine sessions, and heal them")
 BLOB_GET = Operation("blob/get", m.BlobParams, m.BlobResult, "Show the whole of a long output")
-BLOB_COLLECT = Operation("blob/collect", m.CollectParams, m.CollectResult, "Remove outputs that nothing names")
+BLOB_COLLECT = Operation(
+    "blob/collect", m.CollectParams, m.CollectResult, "Remove outputs and old contents of files that nothing needs"
+)
 FILES_CHANGES = Operation(
     "files/changes", m.FilesChangesParams, m.FilesChangesResult, "What the agent changed in the user's files"
 )
 FILES_RESTORE = Operation(
     "files/restore", m.FilesRestoreParams, m.FilesRestoreResult, "Bring files back to where they were at a node"
+)
+FILES_CONTENT = Operation(
+    "files/content", m.FilesContentParams, m.FilesContentResult, "What a restored file would hold, for a diff"
 )
 RESUME = Operation("resume", m.ResumeParams, m.SessionView, "Show a session and go on from its head or a node")
 SUBMIT = Operation("submit", m.SubmitParams, m.SnapshotView, "Say something to the agent")
@@ -101,6 +106,7 @@ OPERATIONS: tuple[Operation, ...] = (
     BLOB_COLLECT,
     FILES_CHANGES,
     FILES_RESTORE,
+    FILES_CONTENT,
     SUBMIT,
     ASK,
     CHAT_SEND,

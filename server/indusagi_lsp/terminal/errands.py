@@ -114,7 +114,8 @@ def _imported(result: m.ImportResult) -> str:
 
 
 def _collected(result: m.CollectResult) -> str:
-    return f"{len(result.removed)} outputs ({result.bytes:,} bytes) that nothing names; {result.kept} stay."
+    outputs = f"{len(result.removed)} outputs ({result.bytes:,} bytes) that nothing names; {result.kept} stay."
+    return f"{outputs}\n{result.contents} old contents of files ({result.content_bytes:,} bytes) that nothing needs."
 
 
 # --- what can be asked ------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ ERRANDS: dict[str, Errand] = {
         lambda result: result.text if result.media_type != "text/markdown" else visible(result.text),
     ),
     "blobs": Errand(
-        "Count, or remove, long outputs that no session names any more.",
+        "Count, or remove, long outputs that no session names any more, and old contents of files that none needs.",
         ops.BLOB_COLLECT,
         _blob_arguments,
         lambda given, uri: m.CollectParams(workspace=uri, dry_run=not given.collect),

@@ -60,6 +60,7 @@ HANDLERS: Mapping[str, Handler] = {
     o.BLOB_COLLECT.name: serve_library.collect_blobs,
     o.FILES_CHANGES.name: serve_files.changes,
     o.FILES_RESTORE.name: serve_files.restore,
+    o.FILES_CONTENT.name: serve_files.content,
     o.RESUME.name: serve_sessions.resume,
     o.FORK.name: serve_sessions.fork,
     o.SUBMIT.name: serve_runs.submit,

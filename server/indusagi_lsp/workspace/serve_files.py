@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract.errors import IndusagiError, InvalidInput, InvalidState, NodeNotFound
+from indusagi_lsp.contract.text import quoted
 from indusagi_lsp.filehistory import WHY, Lineage, Member, Restored, RestorePlan
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.sessions import Session
 from indusagi_lsp.workspace.host import Host
 
 MAX_ANCESTORS = 64
+MAX_TEXT_BYTES = 4_000_000
 
 
 async def changes(host: Host, params: m.FilesChangesParams) -> m.FilesChangesResult:
@@ -56,6 +58,17 @@ async def _carry_out(host: Host, session: Session, params: m.FilesRestoreParams)
     return _result(plan, await host.files.apply(plan, params.choices))
 
 
+async def content(host: Host, params: m.FilesContentParams) -> m.FilesContentResult:
+    """`files/content`: for a client that shows a plan in a diff editor of its own."""
+    session = (await host.session(params.session_id)).session
+    plan = await _plan(host, session, params)
+    item = next((item for item in plan.items if item.path == params.path), None)
+    if item is None:
+        raise InvalidInput(f"{quoted(params.path)} is not among the files to restore.", hint="Ask for the plan first.")
+    data = await host.files.content(item)
+    return m.FilesContentResult(path=item.path, text=None if data is None else _text(data))
+
+
 async def lineage(host: Host, session: Session) -> Lineage:
     """A session with all that it was forked from, as far as that is still there."""
     members = [_member(session, None)]
@@ -80,6 +93,10 @@ def _member(session: Session, until: int | None) -> Member:
 
 async def _settled_plan(host: Host, session: Session, params: m.FilesRestoreParams) -> RestorePlan:
     await host.settle_files()
+    return await _plan(host, session, params)
+
+
+async def _plan(host: Host, session: Session, params: m.FilesRestoreParams | m.FilesContentParams) -> RestorePlan:
     family = await lineage(host, session)
     if params.undo is not None:
         return await host.files.plan_undo(family, params.undo)
@@ -110,6 +127,16 @@ def _result(plan: RestorePlan, done: Restored | None = None) -> m.FilesRestoreRe
         restored=list(done.restored) if done is not None else [],
         kept=list(done.kept) if done is not None else [],
     )
+
+
+def _text(data: bytes) -> str | None:
+    """A content for people to look at; None where it is none."""
+    if len(data) > MAX_TEXT_BYTES or b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _sentence(reasons: Sequence[str]) -> str:

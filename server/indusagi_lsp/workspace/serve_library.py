@@ -184,7 +184,14 @@ async def show_blob(host: Host, params: m.BlobParams) -> m.BlobResult:
 async def collect_blobs(host: Host, params: m.CollectParams) -> m.CollectResult:
     """`blob/collect`."""
     found = await asyncio.to_thread(blobs.collect, host.blobs_dir, [host.store.root], dry_run=params.dry_run)
-    return m.CollectResult(removed=list(found.removed), bytes=found.bytes, kept=found.kept)
+    contents = await host.files.collect(await host.store.list_sessions(), dry_run=params.dry_run)
+    return m.CollectResult(
+        removed=list(found.removed),
+        bytes=found.bytes,
+        kept=found.kept,
+        contents=contents.removed,
+        content_bytes=contents.bytes,
+    )
 
 
 async def _update(host: Host, session_id: str, **fields: Any) -> m.SessionInfo:

@@ -176,7 +176,7 @@ async def test_contents_of_the_last_scan_are_not_collected(root):
     name = await played.history.command_starts("s1", played.call())
     for path in (root / ".indusagi/files").iterdir():
         os.utime(path, (0, 0))
-    await played.history.collect()
+    await played.history.collect({"s1"})
     write(root / "a.txt", "new")
     await played.history.command_ended(name)
     assert not (await played.plan(start)).items[0].problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 
@@ -187,3 +188,47 @@ async def test_a_prompt_waits_for_the_end_of_a_restore(rig, tmp_path, monkeypatc
     assert order == ["restored"]
     assert (await saying).phase == "settled"
     assert (tmp_path / "ws/calc.py").read_bytes() == BROKEN.encode()
+
+
+async def test_what_a_file_would_hold_can_be_looked_at(rig, tmp_path):
+    session = await rig.new()
+    await rig.say(session, "Make the test pass.")
+    first = (await rig.call(o.RESUME, sessionId=session)).turns[0].id
+    where = {"sessionId": session, "node": first}
+    assert (await rig.call(o.FILES_CONTENT, path="calc.py", **where)).text == BROKEN
+    assert (await rig.call(o.FILES_CONTENT, path="notes/why.md", **where)).text is None
+    for path in ("test_calc.py", "../home/state/key", "/etc/passwd", ".indusagi/files/journal.jsonl"):
+        with pytest.raises(InvalidInput):
+            await rig.call(o.FILES_CONTENT, path=path, **where)
+    done = await rig.call(o.FILES_RESTORE, **where)
+    undo = {"sessionId": session, "undo": done.restore}
+    assert (await rig.call(o.FILES_CONTENT, path="calc.py", **undo)).text == BROKEN.replace("-", "+")
+
+
+async def test_old_contents_go_with_the_last_session_that_could_need_them(rig, tmp_path):
+    session = await rig.new()
+    final = await rig.say(session, "Make the test pass.")
+    first = (await rig.call(o.RESUME, sessionId=session)).turns[0].id
+    fork = await rig.call(o.FORK, sessionId=session, node=first, newSession=True)
+    kept = tmp_path / "ws/.indusagi/files"
+
+    async def collect(**params):
+        for path in kept.iterdir():
+            os.utime(path, (0, 0))
+        return (await rig.call(o.BLOB_COLLECT, **params)).contents
+
+    await rig.call(o.FILES_RESTORE, sessionId=session, node=first)
+    assert await collect() == 2  # how the folder was before the two commands, which have ended
+    plan = await rig.call(o.FILES_RESTORE, sessionId=session, node=final.leaf, preview=True)
+    assert [(file.path, file.problem) for file in plan.files] == [("calc.py", ""), ("notes/why.md", "")]
+    before = len(list(kept.iterdir()))
+    await rig.call(o.SESSION_DELETE, sessionId=session)
+    await rig.call(o.SESSION_DELETE, sessionId=fork.session_id)
+    await rig.hosts.shutdown()
+    rig.hosts = rig.again()  # what commands found last is needed by the server that ran them
+    await rig.folder()
+    told = await collect(dryRun=True)
+    assert told > 0
+    assert len(list(kept.iterdir())) == before
+    assert await collect() == told
+    assert [path.name for path in kept.iterdir() if len(path.name) == 64] == []

@@ -469,7 +469,8 @@ async def test_collecting_keeps_what_can_be_needed(root):
     (files / ("f" * 64)).write_bytes(b"nobody's")
     for path in files.iterdir():
         os.utime(path, (0, 0))
-    collected = await played.history.collect()
+    assert (await played.history.collect({"s1"}, dry_run=True)).removed == 1
+    collected = await played.history.collect({"s1"})
     assert (collected.removed, collected.kept) == (1, 1)
     await played.restore(start)
     assert played.read("a.txt") == b"old"

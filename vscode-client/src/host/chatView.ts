@@ -51,7 +51,11 @@ export class ChatView implements vscode.WebviewViewProvider {
   private held: EventParams[] = [];
   private prefill: { text: string; replace: boolean } | undefined;
   private readonly changed = new vscode.EventEmitter<void>();
-  private readonly subscriptions: vscode.Disposable[] = [this.changed];
+  private readonly wentBack = new vscode.EventEmitter<{ session: SessionRef; node: string; before: boolean }>();
+  private readonly subscriptions: vscode.Disposable[] = [this.changed, this.wentBack];
+
+  /** The conversation goes on from an earlier turn, so that files could go back, too. */
+  readonly onWentBack = this.wentBack.event;
 
   /** The session that is shown, or whether it runs, has changed. */
   readonly onChanged = this.changed.event;
@@ -193,6 +197,9 @@ export class ChatView implements vscode.WebviewViewProvider {
     this.creating = undefined;
     await this.sync(session, node);
     await this.context.workspaceState.update(LAST_SESSION, session);
+    if (node !== undefined) {
+      this.wentBack.fire({ session, node, before: false });
+    }
   }
 
   private async afterStart(): Promise<void> {
@@ -465,6 +472,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     } else {
       await this.fill(result.prefill, before);
     }
+    this.wentBack.fire({ session: { id: result.sessionId, workspace: session.workspace }, node, before });
   }
 
   private async earlier(): Promise<void> {

@@ -6,6 +6,7 @@ import { ago, oneLine, tokens, unmask } from '../shared/format';
 import { type ChatView, defaultWorkspace, type SessionRef } from './chatView';
 import type { Channels, Connection } from './connection';
 import type { CondenseDrafts } from './condensePreview';
+import type { Restores } from './restore';
 import { deleteSession, doctor, exportSession, label, rename } from './sessionCommands';
 import { type Entry, type SessionTree, titleOf } from './sessionTree';
 import { asServerError } from './wire';
@@ -17,6 +18,7 @@ export interface Parts {
   tree: SessionTree;
   channels: Channels;
   drafts: CondenseDrafts;
+  restores: Restores;
 }
 
 export function registerCommands(parts: Parts): vscode.Disposable[] {
@@ -25,6 +27,7 @@ export function registerCommands(parts: Parts): vscode.Disposable[] {
     newSession: (entry?: Entry) => newSession(parts, entry),
     resume: (entry?: Entry) => resume(parts, entry),
     fork: (entry?: Entry) => fork(parts, entry),
+    restoreFiles: () => restoreFiles(parts),
     condense: () => condense(parts),
     condensePreview: () => parts.drafts.open(parts),
     rename: (entry?: Entry) => rename(parts, entry),
@@ -126,18 +129,41 @@ async function fork(parts: Parts, entry?: Entry): Promise<void> {
     await parts.chat.fork(entry.branch.leaf, false, { id: entry.info.id, workspace: entry.info.workspace });
     return;
   }
+  const node = await pickPrompt(
+    parts,
+    vscode.l10n.t('There is no prompt to fork before.'),
+    vscode.l10n.t('Fork before which prompt? It is handed back to edit.'),
+  );
+  if (node !== undefined) {
+    await parts.chat.fork(node, true);
+  }
+}
+
+async function restoreFiles(parts: Parts): Promise<void> {
+  const session = parts.chat.session;
+  if (session === undefined) {
+    return;
+  }
+  const node = await pickPrompt(
+    parts,
+    vscode.l10n.t('There is no prompt to go back to.'),
+    vscode.l10n.t('Bring the files back to where they were before which prompt?'),
+  );
+  if (node !== undefined) {
+    await parts.restores.choose(session, { node, before: true });
+  }
+}
+
+/** One of the user's prompts of the branch that is shown, the newest first. */
+async function pickPrompt(parts: Parts, none: string, placeHolder: string): Promise<string | undefined> {
   const prompts = parts.chat.chat.all().flatMap((item) => (item.kind === 'user' && item.node !== null ? [item] : []));
   const items = prompts.reverse().map((item) => ({ label: oneLine(unmask(item.text), 100) || '…', node: item.node }));
   if (items.length === 0) {
-    void vscode.window.showInformationMessage(vscode.l10n.t('There is no prompt to fork before.'));
-    return;
+    void vscode.window.showInformationMessage(none);
+    return undefined;
   }
-  const choice = await vscode.window.showQuickPick(items, {
-    placeHolder: vscode.l10n.t('Fork before which prompt? It is handed back to edit.'),
-  });
-  if (choice?.node != null) {
-    await parts.chat.fork(choice.node, true);
-  }
+  const choice = await vscode.window.showQuickPick(items, { placeHolder });
+  return choice?.node ?? undefined;
 }
 
 async function condense(parts: Parts): Promise<void> {
