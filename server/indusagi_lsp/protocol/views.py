@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from indusagi_lsp.condensation import estimate_turn_tokens
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
-from indusagi_lsp.contract.turns import (
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    Turn,
-    turn_to_json,
-)
+from indusagi_lsp.contract.turns import turn_to_json
 from indusagi_lsp.memory import MemoryEntry
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.sessions import Node, Session, SessionSummary
-
-PREVIEW_CHARS = 120
-
-
-def preview(turn: Turn) -> str:
-    """A turn in one short line, for lists and trees."""
-    for block in turn.blocks:
-        if isinstance(block, TextBlock) and "context" in block.extra:
-            continue
-        if isinstance(block, (TextBlock, ThinkingBlock)):
-            text = block.text
-        elif isinstance(block, ToolCallBlock):
-            text = f"{block.name}(…)"
-        elif isinstance(block, ToolResultBlock):
-            text = block.output
-        elif isinstance(block, ImageBlock):
-            text = "(image)"
-        else:
-            text = "(unknown block)"
-        line = short(text)
-        if line:
-            return line
-    return ""
-
-
-def short(text: str) -> str:
-    """The begin of a text, on one line."""
-    line = " ".join(text[: PREVIEW_CHARS * 4].split())
-    return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+from indusagi_lsp.sessions import LoadReport, Node, SessionSummary
+from indusagi_lsp.sessions.preview import preview
 
 
 def notice_view(notice: Notice) -> m.NoticeView:
@@ -118,9 +82,15 @@ def condense_link(record: Mapping[str, Any]) -> m.CondenseLink | None:
     )
 
 
-def session_notices(session: Session) -> list[Notice]:
-    """What is to be known of a session before one goes on in it."""
-    report = session.report
+def session_notices(report: LoadReport, *, trusted: bool, unsaved: int = 0, others: Sequence[str] = ()) -> list[Notice]:
+    """What is to be known of a session before one goes on in it.
+
+    Args:
+        report: what was wrong with its file.
+        trusted: whether its live path is this user's own.
+        unsaved: how many records are in memory alone.
+        others: what else is to be said.
+    """
     notices = []
     if report.skipped:
         text = f"{report.skipped} piece(s) of the file could not be read; they were left where they are."
@@ -132,12 +102,12 @@ def session_notices(session: Session) -> list[Notice]:
         notices.append(Notice("warning", "unverified", text))
     if report.gaps:
         notices.append(Notice("warning", "gap", f"The history above {report.gaps} turn(s) is missing."))
-    if not session.trusted:
+    if not trusted:
         text = "This session was written by somebody else. Adopt it to go on in it."
         notices.append(Notice("warning", "foreign", text))
-    if session.unsaved:
-        notices.append(Notice("error", "persistence", f"{session.unsaved} record(s) are not on the disk yet."))
-    return [*notices, *(Notice("warning", "session", text) for text in session.notices)]
+    if unsaved:
+        notices.append(Notice("error", "persistence", f"{unsaved} record(s) are not on the disk yet."))
+    return [*notices, *(Notice("warning", "session", text) for text in others)]
 
 
 def memory_entry(entry: MemoryEntry) -> m.MemoryEntryView:

@@ -10,6 +10,7 @@ from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.ids import check_session_id, is_session_id
 from indusagi_lsp.sessions.journal import Change
 from indusagi_lsp.sessions.nodes import Node, hash_node
+from indusagi_lsp.sessions.outline import Look, Outline
 from indusagi_lsp.sessions.records import Problem, Record, read_records
 from indusagi_lsp.sessions.scan import Migrator
 from indusagi_lsp.sessions.session import Session
@@ -17,16 +18,16 @@ from indusagi_lsp.sessions.signing import Signer, load_key
 from indusagi_lsp.sessions.state import LoadReport, SessionMeta
 from indusagi_lsp.sessions.store import SessionStore
 from indusagi_lsp.sessions.summaries import SessionSummary
-from indusagi_lsp.sessions.tail import Page
 from indusagi_lsp.sessions.view import answered, model_view, view_with_sources
 from indusagi_lsp.sessions.watch import SessionWatcher
 
 __all__ = [
     "Change",
     "LoadReport",
+    "Look",
     "Migrator",
     "Node",
-    "Page",
+    "Outline",
     "Problem",
     "Record",
     "Session",

@@ -133,6 +133,30 @@ class SessionGraph:
             at = self._parents[at]
         return count
 
+    def depths(self, nodes: Sequence[str]) -> list[int]:
+        """How many turns lead to each of `nodes`, itself included; what they share is walked once.
+
+        Raises:
+            NodeNotFound: there is no such node.
+        """
+        known = array("q", bytes(8 * len(self._ids)))
+        found: list[int] = []
+        for node in nodes:
+            at = start = self._at(node)
+            count = 0
+            while at >= 0 and not known[at]:
+                count += 1
+                at = self._parents[at]
+            depth = count + (known[at] if at >= 0 else 0)
+            found.append(depth)
+            # A single leaf shares nothing with others, so nothing need be kept for them.
+            while len(nodes) > 1 and count:
+                known[start] = depth
+                start = self._parents[start]
+                depth -= 1
+                count -= 1
+        return found
+
     def parent(self, node: str) -> str | None:
         """The id of a node's parent, None for a root; the id of a lost parent is given too.
 
@@ -167,10 +191,15 @@ class SessionGraph:
     def leaves(self) -> list[str]:
         """The ids of the nodes without children, in the order in which they came."""
         inner = bytearray(len(self._ids))
-        for parent in self._parents:
+        for parent in self._parents[: len(inner)]:
             if parent >= 0:
                 inner[parent] = 1
-        return [node for node, has_child in zip(self._ids, inner, strict=True) if not has_child]
+        found: list[str] = []
+        at = inner.find(0)
+        while at >= 0:
+            found.append(self._ids[at])
+            at = inner.find(0, at + 1)
+        return found
 
     def ids_to(self, node: str | None) -> list[str]:
         """The ids from the root (or from the gap) to `node`, both included.
@@ -178,7 +207,35 @@ class SessionGraph:
         Raises:
             NodeNotFound: there is no such node.
         """
-        return [self._ids[at] for at in self._walk(node)]
+        return [self._ids[at] for at in self.positions_to(node)]
+
+    def positions_to(self, node: str | None) -> list[int]:
+        """Where the nodes of the path to `node` stand in `ids`; cheaper than the ids, where only some are needed.
+
+        Raises:
+            NodeNotFound: there is no such node.
+        """
+        path: list[int] = []
+        at = ROOT if node is None else self._at(node)
+        while at >= 0:
+            path.append(at)
+            at = self._parents[at]
+        path.reverse()
+        return path
+
+    def newest(self, node: str | None, limit: int) -> list[str]:
+        """The ids of the last `limit` turns of the path to `node`, in the order of the path.
+
+        Raises:
+            NodeNotFound: there is no such node.
+        """
+        ids: list[str] = []
+        at = ROOT if node is None else self._at(node)
+        while at >= 0 and len(ids) < limit:
+            ids.append(self._ids[at])
+            at = self._parents[at]
+        ids.reverse()
+        return ids
 
     def tail_ids(self, node: str, role: str) -> list[str]:
         """The ids of the turns of `role` at the end of the path to `node`, and of the one turn before them."""
@@ -198,11 +255,11 @@ class SessionGraph:
             NodeNotFound: there is no such node.
             OSError: the file cannot be read any more.
         """
-        return [turn for turn, _ in self._contents(self._walk(node))]
+        return [turn for turn, _ in self._contents(self.positions_to(node))]
 
     def nodes_to(self, node: str | None) -> list[Node]:
         """The nodes from the root to `node`, both included; else as `path_to`."""
-        return self._nodes(self._walk(node))
+        return self._nodes(self.positions_to(node))
 
     def is_ancestor(self, ancestor: str | None, node: str | None) -> bool:
         """Whether `node` is `ancestor` or stands below it. Everything stands below None.
@@ -451,15 +508,6 @@ class SessionGraph:
             for done in trail:
                 state[done] = 2
 
-    def _walk(self, node: str | None) -> list[int]:
-        path: list[int] = []
-        at = ROOT if node is None else self._at(node)
-        while at >= 0:
-            path.append(at)
-            at = self._parents[at]
-        path.reverse()
-        return path
-
     def _nodes(self, path: Sequence[int]) -> list[Node]:
         nodes = []
         for at, (turn, created_at) in zip(path, self._contents(path), strict=True):
@@ -469,19 +517,17 @@ class SessionGraph:
         return nodes
 
     def _contents(self, path: Sequence[int]) -> list[tuple[Turn, int]]:
-        absent = [at for at in path if at not in self._cache]
-        if not absent:
-            return [self._cache[at] for at in path]
-
-        if self.source is None:
-            raise OSError("this graph has no file to read from")
-        read = self.source.read([(self._offsets[at], self._lengths[at]) for at in absent])
-        found = dict(zip(absent, read, strict=True))
-        contents = [self._cache[at] if at in self._cache else found[at] for at in path]
-        for at, content in found.items():
-            self._cache[at] = content
-            self._count(self._lengths[at])
-        return contents
+        # A thread may look at the graph while the event loop does, so what is there is taken in one look.
+        found = {at: content for at in path if (content := self._cache.get(at)) is not None}
+        absent = [at for at in path if at not in found]
+        if absent:
+            if self.source is None:
+                raise OSError("this graph has no file to read from")
+            read = self.source.read([(self._offsets[at], self._lengths[at]) for at in absent])
+            for at, content in zip(absent, read, strict=True):
+                self._cache[at] = found[at] = content
+                self._count(self._lengths[at])
+        return [found[at] for at in path]
 
     def _count(self, size: int) -> None:
         """Let the oldest turns go when too much is in memory; what is nowhere else stays."""
@@ -492,6 +538,5 @@ class SessionGraph:
         for at in list(self._cache):
             if self._cached_bytes <= _CACHE_BYTES // 2:
                 break
-            if self._offsets[at] != IN_MEMORY:
-                del self._cache[at]
+            if self._offsets[at] != IN_MEMORY and self._cache.pop(at, None) is not None:
                 self._cached_bytes -= self._lengths[at]

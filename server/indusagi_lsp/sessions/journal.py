@@ -8,6 +8,7 @@ dealt with, without losing what this window knows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault, SessionNotFound
 from indusagi_lsp.contract.turns import ASSISTANT, Turn
 from indusagi_lsp.sessions.graph import SessionGraph
-from indusagi_lsp.sessions.log import FileChanged, SessionDeleted, SessionLog, Written
+from indusagi_lsp.sessions.log import FileChanged, Loaded, SessionDeleted, SessionLog, Written
 from indusagi_lsp.sessions.nodes import Node, hash_node, id_of, node_line, node_text
-from indusagi_lsp.sessions.state import FileSource, Loaded, SessionState, load, take_news
+from indusagi_lsp.sessions.state import FileSource, SessionState, load, take_news
 
 if TYPE_CHECKING:
     from indusagi_lsp.sessions.store import SessionStore
@@ -76,6 +77,7 @@ class Journal:
         self._syncing: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[Change], None]] = []
         self._missing = False
+        self._outlined = log.end
         self._closed = False
         self._background: set[asyncio.Task[None]] = set()
         self._own = state.trusts(state.graph.leaf)
@@ -171,6 +173,23 @@ class Journal:
             self._log.advance(end, news[0])
             return self._tell(self._follow(added, known))
 
+    async def keep_outline(self) -> None:
+        """Keep what a first look at a large session shows, so that the next one need not read the whole file."""
+        async with self._io:
+            if self._log.end != self._outlined and not self._queue:
+                self._outlined = self._log.end
+                await asyncio.to_thread(self._keep_outline)
+
+    def _keep_outline(self) -> None:
+        known = self._log.known()
+        if known is not None:
+            with contextlib.suppress(OSError):
+                self._store.outlines.keep(self._state, known)
+
+    def keep_outline_soon(self) -> None:
+        """As `keep_outline`, in the background."""
+        self._in_background(asyncio.get_running_loop().create_task(self.keep_outline()))
+
     async def close(self) -> None:
         """Write what is queued, if that is possible, and give the file back."""
         if self._closed:
@@ -181,6 +200,7 @@ class Journal:
         finally:
             if self._background:
                 await asyncio.wait(self._background)
+            await self.keep_outline()
             async with self._io:
                 self._log.close()
             self._store.forget(self)
@@ -421,7 +441,10 @@ class Journal:
     def _sync_in_background(self) -> None:
         if self._syncing is not None and not self._syncing.done():
             return
-        task = self._syncing = asyncio.get_running_loop().create_task(self._sync())
+        self._syncing = asyncio.get_running_loop().create_task(self._sync())
+        self._in_background(self._syncing)
+
+    def _in_background(self, task: asyncio.Task[None]) -> None:
         self._background.add(task)
         task.add_done_callback(self._background_done)
 

@@ -34,6 +34,14 @@ class Written(msgspec.Struct, frozen=True):
     news_offset: int = 0
 
 
+class Loaded(msgspec.Struct, frozen=True):
+    """How a file was read: its status, up to where, and the bytes before that place."""
+
+    status: os.stat_result
+    end: int
+    mark: bytes
+
+
 class FileChanged(Exception):
     """The file is not the one that we knew: it shrank, was replaced, or is gone. Nothing was written."""
 
@@ -107,6 +115,15 @@ class SessionLog:
             return self._news(fd, size), self.end
         finally:
             os.close(fd)
+
+    def known(self) -> Loaded | None:
+        """The file as it is, and up to where it is known; None if it is another one now."""
+        try:
+            status = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return None
+        same = self._identity == (status.st_dev, status.st_ino)
+        return Loaded(status, self.end, self._mark_bytes) if same else None
 
     def advance(self, end: int, news: bytes) -> None:
         """Take the file as known up to `end`; `news` are bytes that begin where it was known up to before."""

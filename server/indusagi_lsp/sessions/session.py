@@ -19,6 +19,7 @@ from indusagi_lsp.sessions.journal import Journal, Line
 from indusagi_lsp.sessions.liveview import LiveView
 from indusagi_lsp.sessions.log import SessionLog
 from indusagi_lsp.sessions.nodes import Node, TurnLike, as_turn, node_line, node_text
+from indusagi_lsp.sessions.outline import Look, look_at
 from indusagi_lsp.sessions.state import LoadReport, SessionMeta, SessionState
 from indusagi_lsp.sessions.summaries import SessionSummary, summarize_state
 from indusagi_lsp.sessions.view import open_answers
@@ -80,6 +81,23 @@ class Session(Journal):
     def receipts(self) -> dict[tuple[str, str], str]:
         """The last known stage of each tool call, by node and call id."""
         return self._state.receipts
+
+    async def look(self, limit: int, before: str | None = None) -> Look:
+        """A page of the live path, and what surrounds it, as they are now.
+
+        Args:
+            limit: how many turns, the newest.
+            before: only turns that stand before this one.
+
+        Raises:
+            NodeNotFound: `before` is not on the live path.
+        """
+        while True:
+            leaf, state = self.graph.leaf, self._state
+            async with self._io:
+                look = await asyncio.to_thread(look_at, state, limit, before)
+            if (leaf, state) == (self.graph.leaf, self._state):
+                return look
 
     async def summary(self) -> SessionSummary:
         """What a list shows of the session, as it is now."""

@@ -16,7 +16,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.graph import SessionGraph
-from indusagi_lsp.sessions.log import MARK_BYTES
+from indusagi_lsp.sessions.log import MARK_BYTES, Loaded
 from indusagi_lsp.sessions.oscalls import OsCalls, read_exactly
 from indusagi_lsp.sessions.records import Problem, open_fd
 from indusagi_lsp.sessions.scan import Batch, Head, Migrator, reader, scan
@@ -260,7 +260,7 @@ class SessionState:
     def labels(self) -> dict[str, str]:
         """Labels by node. A copy that a condensation made has the label of what it is a copy of."""
         labels = dict(self.own_labels)
-        for copy, original in self._origins.items():
+        for copy, original in list(self._origins.items()):
             inherited = labels.get(original)
             if inherited is not None:
                 labels.setdefault(copy, inherited)
@@ -349,14 +349,6 @@ class FileSource:
     def close(self) -> None:
         """Give the descriptor back."""
         self._close()
-
-
-class Loaded(msgspec.Struct, frozen=True):
-    """How a file was read: its status, up to where, and the bytes before that place."""
-
-    status: os.stat_result
-    end: int
-    mark: bytes
 
 
 def load(state: SessionState, path: str, migrators: Sequence[Migrator] = (), *, verify: bool = True) -> Loaded | None:

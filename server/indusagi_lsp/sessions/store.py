@@ -12,19 +12,20 @@ from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault, SessionNotFound
 from indusagi_lsp.contract.turns import Turn
+from indusagi_lsp.sessions.derived import DerivedFiles
 from indusagi_lsp.sessions.folder import LOCKS, SessionFolder
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.ids import check_session_id
 from indusagi_lsp.sessions.journal import Journal
-from indusagi_lsp.sessions.log import SessionLog
+from indusagi_lsp.sessions.log import Loaded, SessionLog
 from indusagi_lsp.sessions.nodes import Node
 from indusagi_lsp.sessions.oscalls import OsCalls
+from indusagi_lsp.sessions.outline import Look, Outlines
 from indusagi_lsp.sessions.scan import Migrator
 from indusagi_lsp.sessions.session import Session
 from indusagi_lsp.sessions.signing import Signer
-from indusagi_lsp.sessions.state import SCHEMA, Loaded, SessionState, load
+from indusagi_lsp.sessions.state import SCHEMA, SessionState, load
 from indusagi_lsp.sessions.summaries import SessionSummary, SummaryCache
-from indusagi_lsp.sessions.tail import Page, read_page
 
 
 class SessionStore:
@@ -58,7 +59,9 @@ class SessionStore:
         self._calls = calls or OsCalls()
         self._open: set[Session] = set()
         self._summing = asyncio.Lock()
-        self._summaries = SummaryCache(self.folder, self.fresh_state, self.migrators, signer)
+        derived = DerivedFiles(self.folder, signer)
+        self.outlines = Outlines(self.folder, derived, enabled=not self.migrators)
+        self._summaries = SummaryCache(self.folder, self.fresh_state, self.migrators, derived, self.outlines)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -89,35 +92,28 @@ class SessionStore:
         async with self._summing:
             return await asyncio.to_thread(self._summaries.read)
 
-    async def page(self, session_id: str, *, limit: int = 200) -> Page:
-        """The newest turns of a session's live path, without opening it: as quick for a huge one as for a small one.
+    async def look(self, session_id: str, limit: int) -> Look | None:
+        """The newest turns of a large session's live path, without opening it: as quick for a huge one as for others.
+
+        Returns:
+            What opening it would show; None if only that can tell.
 
         Raises:
             InvalidInput: that is no session id.
-            SessionNotFound: there is no such session.
             PersistenceFault: the file is there and cannot be read.
         """
-        name = await asyncio.to_thread(self.folder.resolve, check_session_id(session_id))
+        check_session_id(session_id)
 
-        def read() -> Page | None:
+        def read() -> Look | None:
+            name = self.folder.resolve(session_id)
             self.folder.check()
-            path = self.folder.path(name)
-            if not self.migrators:
-                return read_page(path, limit, lambda: self.fresh_state(name))
-            state = self.fresh_state(name)
-            if load(state, path, self.migrators) is None:
-                return None
-            ids = state.graph.ids_to(state.graph.leaf)
-            return Page(tuple(map(state.graph.node, ids[-limit:])), state.graph.leaf, len(ids) > limit)
+            return self.outlines.look(name, limit)
 
         try:
-            page = await asyncio.to_thread(read)
+            return await asyncio.to_thread(read)
         except OSError as error:
-            message = f"Session {name} cannot be read: {error.strerror or error}."
+            message = f"Session {session_id} cannot be read: {error.strerror or error}."
             raise PersistenceFault(message, hint="Nothing was changed. Check the file's permissions.") from error
-        if page is None:
-            raise SessionNotFound(session_id)
-        return page
 
     async def open(self, session_id: str) -> Session:
         """Open a session.
@@ -205,6 +201,7 @@ class SessionStore:
         except OSError as error:
             msg = f"Session {name} could not be deleted: {error.strerror or error}."
             raise PersistenceFault(msg) from error
+        await asyncio.to_thread(self.outlines.drop, name)
 
     async def close(self) -> None:
         """Close every session that was opened here."""
@@ -252,6 +249,8 @@ class SessionStore:
             self.folder.check()
             status = load(state, self.folder.path(session_id), self.migrators)
             state.graph.preload(state.graph.leaf)
+            if status is not None and self.outlines.summary(session_id, status.status) is None:
+                self.outlines.keep(state, status)
             return status
 
         try:

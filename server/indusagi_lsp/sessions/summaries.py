@@ -6,30 +6,28 @@ the moment in which it was read is read again the next time, so that a change in
 
 from __future__ import annotations
 
-import contextlib
-import hmac
 import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from indusagi_lsp.contract.errors import PersistenceFault
 from indusagi_lsp.contract.turns import ASSISTANT, USER
-from indusagi_lsp.sessions.folder import CACHE, SessionFolder, open_private
+from indusagi_lsp.sessions.derived import DerivedFiles
+from indusagi_lsp.sessions.folder import SessionFolder
 from indusagi_lsp.sessions.graph import SessionGraph
-from indusagi_lsp.sessions.records import open_regular
 from indusagi_lsp.sessions.scan import Migrator
-from indusagi_lsp.sessions.signing import Signer
 from indusagi_lsp.sessions.state import FileSource, SessionState, load, totals
+
+if TYPE_CHECKING:
+    from indusagi_lsp.sessions.outline import Outlines
 
 _FILE = "summaries.json"
 _VERSION = 1
 _GRAIN_NS = 50_000_000
 _TITLE_CHARS = 80
 _TITLE_TURNS = 8
-_SEAL_BYTES = 64
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -72,16 +70,17 @@ class _Cache(msgspec.Struct, array_like=True):
 def summarize_state(state: SessionState, *, written_at: int = 0) -> SessionSummary:
     """The summary of a session that was read; `written_at` (ms) dates one in which nothing was said."""
     graph, meta = state.graph, state.meta
-    ids = graph.ids_to(graph.leaf)
-    usage = totals(state.usages.values())
-    last = graph.node(ids[-1]) if ids else None
-    created = meta.created_at or (graph.node(ids[0]).created_at if ids else written_at)
+    path = graph.positions_to(graph.leaf)
+    first = [graph.ids[at] for at in path[:_TITLE_TURNS]]
+    usage = totals(list(state.usages.values()))
+    last = graph.node(graph.ids[path[-1]]) if path else None
+    created = meta.created_at or (graph.node(first[0]).created_at if first else written_at)
     return SessionSummary(
         meta.id,
-        meta.title or _first_words(graph, ids),
+        meta.title or _first_words(graph, first),
         created,
         max(created, last.created_at if last is not None else written_at),
-        len(ids),
+        len(path),
         usage.input + usage.output,
         usage.cost,
         graph.leaf,
@@ -96,7 +95,7 @@ def summarize_state(state: SessionState, *, written_at: int = 0) -> SessionSumma
 
 def _first_words(graph: SessionGraph, ids: Sequence[str]) -> str:
     """A title from what the user said first: cut to a length that fits a list."""
-    for node in ids[:_TITLE_TURNS]:
+    for node in ids:
         turn = graph.node(node).turn
         if turn.role == USER:
             line = " ".join(turn.text[: _TITLE_CHARS * 8].split())
@@ -113,12 +112,14 @@ class SummaryCache:
         folder: SessionFolder,
         fresh: Callable[[str], SessionState],
         migrators: Sequence[Migrator],
-        signer: Signer | None,
+        derived: DerivedFiles,
+        outlines: Outlines,
     ) -> None:
         self._folder = folder
         self._fresh = fresh
         self._migrators = migrators
-        self._signer = signer
+        self._derived = derived
+        self._outlines = outlines
         self._entries: dict[str, _Entry] | None = None
 
     def read(self) -> list[SessionSummary]:
@@ -144,26 +145,27 @@ class SummaryCache:
         self._entries = entries
         if changed:
             self._save(entries)
+        if known.keys() - entries.keys():
+            self._outlines.drop_all_but(tuple(entries))
         return [entries[name].summary for name in sorted(entries)]
 
     def _summarize(self, name: str, status: os.stat_result) -> _Entry:
         seen = time.time_ns()
-        state = self._fresh(name)
-        load(state, self._folder.path(name), self._migrators)
-        summary = summarize_state(state, written_at=status.st_mtime_ns // 1_000_000)
-        if isinstance(state.graph.source, FileSource):
-            state.graph.source.close()
+        summary = self._outlines.summary(name, status)
+        if summary is None:
+            state = self._fresh(name)
+            loaded = load(state, self._folder.path(name), self._migrators)
+            summary = summarize_state(state, written_at=status.st_mtime_ns // 1_000_000)
+            if loaded is not None:
+                self._outlines.keep(state, loaded)
+            if isinstance(state.graph.source, FileSource):
+                state.graph.source.close()
         return _Entry(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, seen, summary)
 
     def _load(self) -> dict[str, _Entry]:
         """What an earlier process kept. A cache that this user did not write is not believed."""
-        try:
-            with open_regular(self._folder.cache_path(_FILE)) as file:
-                text = file.read()
-        except OSError:
-            return {}
-        seal, body = text[:_SEAL_BYTES], text[_SEAL_BYTES:]
-        if self._migrators or not self._is_sealed(seal, body):
+        body = None if self._migrators else self._derived.read(_FILE)
+        if body is None:
             return {}
         try:
             cache = msgspec.json.decode(body, type=_Cache)
@@ -172,26 +174,8 @@ class SummaryCache:
         return cache.entries if cache.version == _VERSION else {}
 
     def _save(self, entries: dict[str, _Entry]) -> None:
-        """Keep the cache. Where that is not possible, the next process reads the sessions again."""
-        body = msgspec.json.encode(_Cache(_VERSION, entries))
-        path = self._folder.cache_path(_FILE)
-        temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
-        with contextlib.suppress(OSError, PersistenceFault):
-            self._folder.ensure(CACHE)
-            fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(self._seal(body) + body)
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-                raise
-
-    def _seal(self, body: bytes) -> bytes:
-        return self._signer.seal(body) if self._signer is not None else b"0" * _SEAL_BYTES
-
-    def _is_sealed(self, seal: bytes, body: bytes) -> bool:
-        return hmac.compare_digest(seal, self._seal(body))
+        """Keep the cache for the next process."""
+        self._derived.keep(_FILE, msgspec.json.encode(_Cache(_VERSION, entries)))
 
 
 def _is_current(entry: _Entry, status: os.stat_result) -> bool:

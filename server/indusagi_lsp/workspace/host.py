@@ -23,7 +23,7 @@ from indusagi_lsp.contract.tools import Editor, Tool
 from indusagi_lsp.filehistory import FILES, FileHistory
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.uris import path_to_uri
-from indusagi_lsp.sessions import Session, SessionStore, Signer, blobs
+from indusagi_lsp.sessions import Look, Session, SessionStore, Signer, blobs
 from indusagi_lsp.sessions.redaction import redact_turn
 from indusagi_lsp.tools import PathGuard, excerpts
 from indusagi_lsp.workspace.agent_tools import host_tools
@@ -116,6 +116,8 @@ class Host:
         self._guard = PathGuard(root)
         self._live: dict[str, LiveSession] = {}
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
+        self._shown: dict[str, str | None] = {}
+        self._catching_up: set[asyncio.Task[None]] = set()
         self._memory: MemoryService | None = None
         self._workflows: HostWorkflows | None = None
         self._search: SearchIndex | None = None
@@ -200,6 +202,34 @@ class Host:
         live.used_at = self.clock.monotonic()
         return live
 
+    async def look(self, session_id: str, limit: int) -> Look | None:
+        """The newest turns of a large session that is not in use, without reading it as a whole.
+
+        It is opened when something needs more of it: any other operation, or another program that writes to it.
+
+        Returns:
+            What opening it would show; None if it is in use, or if only opening it can tell.
+
+        Raises:
+            InvalidInput: that is no session id.
+            PersistenceFault: the file is there and cannot be read.
+        """
+        if session_id in self._live or session_id in self._opening:
+            return None
+        await self.watch()
+        # What is written while we look must not be missed, so it counts as shown from here on.
+        self._shown.setdefault(session_id, None)
+        try:
+            look = await self.store.look(session_id, limit)
+        except IndusagiError:
+            self._shown.pop(session_id, None)
+            raise
+        if look is None or session_id in self._live or session_id in self._opening:
+            self._shown.pop(session_id, None)
+            return None
+        self._shown[session_id] = look.outline.summary.head
+        return look
+
     async def adopt_fork(self, session: Session) -> LiveSession:
         """Take a session into use that was just made by a fork."""
         live = await self._begin(session)
@@ -213,6 +243,7 @@ class Host:
             SessionNotFound: there is none of that id.
             PersistenceFault: the disk refused.
         """
+        self._shown.pop(session_id, None)
         live = self._live.pop(session_id, None)
         if live is not None:
             await live.close()
@@ -260,6 +291,8 @@ class Host:
             agent, session, outlet=self._outlet, workspace=self.uri, clock=self.clock, on_change=self.changed
         )
         self._live[session.id] = live
+        if session.id in self._shown:
+            live.tell_missed(self._shown.pop(session.id))
         await self.watch()
         return live
 
@@ -271,11 +304,26 @@ class Host:
 
         self._watcher = SessionWatcher(
             self.store,
-            on_sessions=lambda _: self.changed(),
+            on_sessions=self._changed_outside,
             on_notice=lambda text: self._notify(Notice("warning", "polling", text)),
             mode=self.settings.watch,
         )
         await self._watcher.start()
+
+    def _changed_outside(self, names: frozenset[str]) -> None:
+        """Other programs wrote to sessions; one that is only shown here is opened, which tells what is new in it."""
+        self.changed()
+        for name in names & self._shown.keys():
+            task = asyncio.create_task(self._catch_up(name))
+            self._catching_up.add(task)
+            task.add_done_callback(self._catching_up.discard)
+
+    async def _catch_up(self, session_id: str) -> None:
+        try:
+            await self.session(session_id)
+        except IndusagiError as error:
+            self._shown.pop(session_id, None)
+            self._notify(Notice("warning", "session", str(error)))
 
     async def _card(self, model: str) -> ModelCard:
         """A model, or the best there is where it is not there any more: reading a session must work all the same."""
@@ -488,6 +536,8 @@ class Host:
                 last.push_async_callback(self._workflows.close)
             if self._watcher is not None:
                 last.push_async_callback(self._watcher.close)
+            for task in self._catching_up:
+                task.cancel()
 
     async def _close_sessions(self) -> None:
         live, self._live = list(self._live.values()), {}

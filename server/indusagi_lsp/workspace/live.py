@@ -47,6 +47,14 @@ class LiveSession:
         self.stream.flush()
         await self.session.close()
 
+    def tell_missed(self, head: str | None) -> None:
+        """Say what others did since somebody was shown the session with that head, before it was in use here."""
+        graph = self.session.graph
+        if graph.leaf != head:
+            path = graph.ids_to(graph.leaf)
+            added = path[path.index(head) + 1 :] if head in path else path
+            self.agent.ledger.publish(SessionChanged(tuple(added), graph.leaf))
+
     def _on_outside_change(self, change: Change) -> None:
         """Another process has written to the session's file."""
         self.agent.path_changed()
@@ -63,6 +71,8 @@ class LiveSession:
 
     def _on_event(self, event: RunEvent) -> None:
         self.stream.on_event(event)
+        if isinstance(event, (Settled, Faulted)):
+            self.session.keep_outline_soon()
         if isinstance(event, (RunStarted, Settled, Faulted)):
             # A terminal event is published inside the run: what still runs is known only when that has returned.
             asyncio.get_running_loop().call_soon(self._on_change)

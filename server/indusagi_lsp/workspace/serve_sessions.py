@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from indusagi_lsp.contract.errors import InvalidInput, NodeNotFound
-from indusagi_lsp.contract.models import Usage
+from indusagi_lsp.contract.errors import InvalidInput
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import usage_view
 from indusagi_lsp.protocol.views import (
     condense_link,
     notice_view,
-    preview,
     session_info,
     session_notices,
     tree_nodes,
     turn_view,
 )
-from indusagi_lsp.sessions import Session, SessionSummary
+from indusagi_lsp.sessions import Look, SessionSummary
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.live import LiveSession
 
@@ -48,11 +46,16 @@ async def listing(host: Host, params: m.SessionListParams) -> m.SessionListResul
 
 async def resume(host: Host, params: m.ResumeParams) -> m.SessionView:
     """`resume`: a page of the live path; with `node`, the head is moved there first."""
+    limit = params.limit or PAGE
+    if params.node is None and params.before is None:
+        look = await host.look(params.session_id, limit)
+        if look is not None:
+            return _view(host, look)
     live = await host.session(params.session_id)
     if params.node is not None and params.node != live.session.graph.leaf:
         await live.agent.resume(params.session_id, params.node)
         host.changed()
-    return await _view(host, live, params)
+    return _view(host, await live.session.look(limit, params.before), live)
 
 
 async def tree(host: Host, params: m.SessionParams) -> m.TreeResult:
@@ -101,49 +104,38 @@ def info(host: Host, summary: SessionSummary) -> m.SessionInfo:
     return session_info(summary, host.uri, state)
 
 
-async def _view(host: Host, live: LiveSession, params: m.ResumeParams) -> m.SessionView:
-    session = live.session
-    graph = session.graph
-    path = graph.ids_to(graph.leaf)
-    end = len(path)
-    if params.before is not None:
-        end = path.index(params.before) if params.before in path else -1
-        if end < 0:
-            raise NodeNotFound(session.id, params.before)
-    start = max(0, end - (params.limit or PAGE))
-    page = [graph.node(node) for node in path[start:end]]
-    total = Usage()
-    for usage in session.usages.values():
-        total = total + usage
+def _view(host: Host, look: Look, live: LiveSession | None = None) -> m.SessionView:
+    """The view of a session that is in use (`live`), or is only looked at."""
+    outline = look.outline
+    summary = outline.summary
+    if live is None:
+        trusted = summary.trusted
+        notices = session_notices(outline.report, trusted=trusted)
+    else:
+        session = live.session
+        trusted = session.trusted
+        notices = session_notices(session.report, trusted=trusted, unsaved=session.unsaved, others=session.notices)
     return m.SessionView(
-        session=info(host, await session.summary()),
-        turns=[turn_view(node) for node in page],
-        head=graph.leaf,
-        branches=_branches(session),
-        usage=usage_view(total),
-        labels=dict(session.labels),
-        trusted=session.trusted,
-        notices=[notice_view(notice) for notice in (*session_notices(session), *host.notices)],
-        before=page[0].id if start > 0 else None,
-        seq=live.stream.seq,
-    )
-
-
-def _branches(session: Session) -> list[m.BranchView]:
-    graph = session.graph
-    branches = []
-    for leaf in graph.leaves():
-        node = graph.node(leaf)
-        branches.append(
+        session=info(host, summary),
+        turns=[turn_view(node) for node in look.nodes],
+        head=summary.head,
+        branches=[
             m.BranchView(
-                leaf=leaf,
-                preview=preview(node.turn),
-                turns=len(graph.ids_to(leaf)),
-                updated_at=node.created_at,
-                live=leaf == graph.leaf,
+                leaf=branch.leaf,
+                preview=branch.preview,
+                turns=branch.turns,
+                updated_at=branch.updated_at,
+                live=branch.leaf == summary.head,
             )
-        )
-    return branches
+            for branch in outline.branches
+        ],
+        usage=usage_view(outline.usage),
+        labels=outline.labels,
+        trusted=trusted,
+        notices=[notice_view(notice) for notice in (*notices, *host.notices)],
+        before=look.nodes[0].id if look.more else None,
+        seq=0 if live is None else live.stream.seq,
+    )
 
 
 def _read_cursor(cursor: str) -> tuple[int, str]:

@@ -16,8 +16,8 @@ import orjson
 from indusagi_lsp.contract.canonical import canonical_json
 from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.contract.turns import Turn
-from indusagi_lsp.protocol.views import preview, short
 from indusagi_lsp.sessions.nodes import BODY_START, ID_LENGTH, NODE_PREFIX, id_of
+from indusagi_lsp.sessions.preview import preview, short
 from indusagi_lsp.sessions.records import Problem, Record, as_tail, parse_line
 from indusagi_lsp.sessions.scan import narrow_node
 
