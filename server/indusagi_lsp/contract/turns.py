@@ -22,7 +22,7 @@ SYSTEM: Literal["system"] = "system"
 _NO_EXTRA: Mapping[str, Any] = {}
 
 
-class TextBlock(msgspec.Struct, frozen=True):
+class TextBlock(msgspec.Struct, frozen=True, gc=False):
     """Plain text, said by the turn's role."""
 
     kind: ClassVar[str] = "text"
@@ -30,7 +30,7 @@ class TextBlock(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = _NO_EXTRA
 
 
-class ThinkingBlock(msgspec.Struct, frozen=True):
+class ThinkingBlock(msgspec.Struct, frozen=True, gc=False):
     """The model's visible reasoning; `signature` is the provider's proof, sent back unchanged."""
 
     kind: ClassVar[str] = "thinking"
@@ -39,7 +39,7 @@ class ThinkingBlock(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = _NO_EXTRA
 
 
-class ToolCallBlock(msgspec.Struct, frozen=True):
+class ToolCallBlock(msgspec.Struct, frozen=True, gc=False):
     """A request of the model to run a tool; `input` is JSON data, normally an object."""
 
     kind: ClassVar[str] = "tool_call"
@@ -49,7 +49,7 @@ class ToolCallBlock(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = _NO_EXTRA
 
 
-class ToolResultBlock(msgspec.Struct, frozen=True):
+class ToolResultBlock(msgspec.Struct, frozen=True, gc=False):
     """What came of the call `call_id`. `is_error` is None where the writer left it out."""
 
     kind: ClassVar[str] = "tool_result"
@@ -59,7 +59,7 @@ class ToolResultBlock(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = _NO_EXTRA
 
 
-class ImageBlock(msgspec.Struct, frozen=True):
+class ImageBlock(msgspec.Struct, frozen=True, gc=False):
     """An image, base64 in `data_base64`."""
 
     kind: ClassVar[str] = "image"
@@ -68,7 +68,7 @@ class ImageBlock(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = _NO_EXTRA
 
 
-class OtherBlock(msgspec.Struct, frozen=True):
+class OtherBlock(msgspec.Struct, frozen=True, gc=False):
     """A block that we do not understand, kept as it is."""
 
     kind: ClassVar[str] = "other"
@@ -78,7 +78,7 @@ class OtherBlock(msgspec.Struct, frozen=True):
 Block: TypeAlias = TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock | ImageBlock | OtherBlock
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """One turn of a conversation: a role and its blocks, immutable."""
 
     role: Role

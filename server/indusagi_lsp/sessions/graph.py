@@ -8,7 +8,7 @@ written out of order; cycles are cut when they come in, so every walk ends. Noth
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from indusagi_lsp.contract.clock import Clock, SystemClock
@@ -24,6 +24,7 @@ IN_MEMORY = -1
 """The place of a node that is not in the file (yet)."""
 
 _CACHE_BYTES = 64 << 20
+_PIECE = 256
 
 
 class NodeSource(Protocol):
@@ -116,9 +117,10 @@ class SessionGraph:
         """One node, None if there is none of that id."""
         return self.node(node) if node in self._index else None
 
-    def nodes(self) -> list[Node]:
-        """Every node, in the order in which they came. What is not in memory is read from the file."""
-        return self._nodes(range(len(self._ids)))
+    def nodes(self) -> Iterator[Node]:
+        """Every node, in the order in which they came. What is not in memory is read from the file, piece by piece."""
+        for start in range(0, len(self._ids), _PIECE):
+            yield from self._nodes(range(start, min(start + _PIECE, len(self._ids))))
 
     def depth(self, node: str | None) -> int:
         """How many turns lead to `node`, itself included.

@@ -7,6 +7,7 @@ view of a path up to some node never changes once every call on it has a stored 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from indusagi_lsp.contract.turns import Turn
 from indusagi_lsp.sessions.graph import SessionGraph
@@ -16,13 +17,16 @@ _MAX_STEPS = 256
 """How far above the leaf to look for what stands fast, before the whole view is made anew."""
 
 
+_Kept: TypeAlias = tuple[str | None, tuple[Turn, ...], int]
+"""A node, the view of the path to it, and how many gaps the graph had."""
+
+
 class LiveView:
-    """Views of one graph."""
+    """Views of one graph. A thread may ask for one while the event loop does."""
 
     def __init__(self) -> None:
-        self._fast: str | None = None
-        self._view: tuple[Turn, ...] = ()
-        self._gaps = 0
+        # Taken and put as one value, so that two who ask at once cannot mix what they know.
+        self._kept: _Kept = (None, (), 0)
 
     def of(self, graph: SessionGraph, leaf: str | None, receipts: Mapping[tuple[str, str], str]) -> tuple[Turn, ...]:
         """The view of the path to `leaf`; equal to `model_view` of the whole path.
@@ -38,36 +42,35 @@ class LiveView:
         """
         if leaf is None:
             return ()
-        if graph.gaps != self._gaps:
-            # A lost parent has turned up, so paths that we have seen may begin earlier now.
-            self._fast, self._gaps = None, graph.gaps
-        ids = self._above(graph, leaf)
+        fast, view, gaps = self._kept
+        # Where a lost parent has turned up, paths that we have seen may begin earlier now.
+        ids = _above(graph, fast, leaf) if gaps == graph.gaps else None
         turns = [graph.node(node).turn for node in ids] if ids is not None else []
         if ids is None or _reaches_up(turns):
-            self._fast, self._view = None, ()
+            view = ()
             ids = graph.ids_to(leaf)
             turns = graph.path_to(leaf)
 
         found = ids
-        end = model_view(turns, lambda at, call: (found[at], call) in receipts)
-        view = self._view + end if self._view else end
+        view += model_view(turns, lambda at, call: (found[at], call) in receipts)
         if _stands_fast(turns):
-            self._fast, self._view = leaf, view
+            self._kept = (leaf, view, graph.gaps)
         return view
 
-    def _above(self, graph: SessionGraph, leaf: str) -> list[str] | None:
-        """The ids between what stands fast and `leaf`, in order; None if that does not lie on the path, or far up."""
-        if self._fast is None or self._fast not in graph:
+
+def _above(graph: SessionGraph, fast: str | None, leaf: str) -> list[str] | None:
+    """The ids between what stands fast and `leaf`, in order; None if that does not lie on the path, or far up."""
+    if fast is None or fast not in graph:
+        return None
+    ids: list[str] = []
+    at: str | None = leaf
+    while at != fast:
+        if at is None or len(ids) >= _MAX_STEPS or at not in graph:
             return None
-        ids: list[str] = []
-        at: str | None = leaf
-        while at != self._fast:
-            if at is None or len(ids) >= _MAX_STEPS or at not in graph:
-                return None
-            ids.append(at)
-            at = graph.parent(at)
-        ids.reverse()
-        return ids
+        ids.append(at)
+        at = graph.parent(at)
+    ids.reverse()
+    return ids
 
 
 def _reaches_up(turns: list[Turn]) -> bool:

@@ -30,7 +30,7 @@ BODY_START = ID_END + 2
 _ROOT_START = b'{"parent":null,"turn":'
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """One turn in its place in the conversation.
 
     `created_at` is in milliseconds since the epoch. `verified` says whether the id is the hash of the content. `gap`

@@ -103,6 +103,17 @@ class Session(Journal):
         """What a list shows of the session, as it is now."""
         return summarize_state(self._state)
 
+    def preload(self) -> bool:
+        """Look at the live path for the first time, which costs most, where it fits in memory. Blocks.
+
+        Returns:
+            Whether it does; a view of one that does not is made when it is asked for.
+        """
+        if not self.graph.preload(self.graph.leaf):
+            return False
+        self.model_view()
+        return True
+
     def model_view(self) -> tuple[Turn, ...]:
         """The live path as a model may be sent it: every call has its result (session format, "Reading")."""
         return self._view.of(self.graph, self.graph.leaf, self._state.receipts)

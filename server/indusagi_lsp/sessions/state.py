@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import os
 import weakref
@@ -328,11 +329,14 @@ class FileSource:
     def read(self, places: Sequence[tuple[int, int]]) -> list[tuple[Turn, int]]:
         """The turns that stand at `places`, read in few large pieces."""
         found: dict[tuple[int, int], tuple[Turn, int]] = {}
+        wanted = sorted(set(places))
         window, start = b"", 0
-        for offset, length in sorted(set(places)):
-            if not start <= offset <= offset + length <= start + len(window):
-                start = offset
-                window = read_exactly(self._calls, self._fd, max(length, _WINDOW), offset)
+        for at, (offset, length) in enumerate(wanted):
+            if offset + length > start + len(window):
+                # As far as the places reach that are in one window, and no further: often there is only this one.
+                last = bisect.bisect_right(wanted, (offset + _WINDOW, 0), at + 1) - 1
+                start, size = offset, max(sum(wanted[last]) - offset, length)
+                window = read_exactly(self._calls, self._fd, size, offset)
             found[offset, length] = self._decode(window[offset - start : offset - start + length])
         return [found[place] for place in places]
 

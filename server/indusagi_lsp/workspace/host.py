@@ -284,12 +284,12 @@ class Host:
                 new_id=self._new_id,
             ),
         )
-        # The first look at a long session costs most, and is remembered: it is taken off the event loop.
-        await asyncio.to_thread(session.model_view)
+        warm = await asyncio.to_thread(session.preload)
         await agent.start(session)
         live = LiveSession(
             agent, session, outlet=self._outlet, workspace=self.uri, clock=self.clock, on_change=self.changed
         )
+        live.warm = warm
         self._live[session.id] = live
         if session.id in self._shown:
             live.tell_missed(self._shown.pop(session.id))
@@ -384,6 +384,9 @@ class Host:
 
     async def prepare_run(self, live: LiveSession) -> None:
         """Before a run: start the user's MCP servers, and take the tools that they offer by now."""
+        if not live.warm:
+            live.warm = True
+            await asyncio.to_thread(live.session.model_view)
         before = self._tools()
         await self.toolbox.prepare(act=self.gate.lets_act)
         if self._tools() != before:

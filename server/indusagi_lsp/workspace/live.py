@@ -20,6 +20,9 @@ class LiveSession:
         agent: it holds the session already.
         session: the session.
         on_change: told when a run has begun or ended, so that lists and the status can follow.
+
+    Attributes:
+        warm: whether its live path was looked at already, so that a view of it costs little.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class LiveSession:
         self.agent = agent
         self.session = session
         self.used_at = clock.monotonic()
+        self.warm = False
         self.chosen_model = session.meta.model
         self.stream = EventStream(outlet, workspace, session.id, lambda: agent.run_id, clock)
         self._on_change = on_change

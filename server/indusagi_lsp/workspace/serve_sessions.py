@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from indusagi_lsp.contract.errors import InvalidInput
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.events import usage_view
@@ -62,8 +64,9 @@ async def tree(host: Host, params: m.SessionParams) -> m.TreeResult:
     """`session/tree`."""
     session = (await host.session(params.session_id)).session
     graph = session.graph
+    labels = session.labels
     return m.TreeResult(
-        nodes=tree_nodes((graph.node(node) for node in graph.ids), session.labels),
+        nodes=await asyncio.to_thread(lambda: tree_nodes(graph.nodes(), labels)),
         condensations=[link for record in session.condensations if (link := condense_link(record)) is not None],
         leaves=list(graph.leaves()),
         head=graph.leaf,
