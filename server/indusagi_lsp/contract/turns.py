@@ -160,6 +160,11 @@ def block_from_json(raw: Any) -> Block:
 
 def block_to_json(block: Block) -> Any:
     """Write a block as JSON data: `kind` first, then its fields in the session format's order, then what was extra."""
+    if type(block) is TextBlock:
+        # Most blocks are plain text, and every turn passes here on its way to the disk and to the wire.
+        return (
+            {"kind": "text", "text": block.text, **block.extra} if block.extra else {"kind": "text", "text": block.text}
+        )
     if isinstance(block, OtherBlock):
         return block.raw
 
@@ -200,7 +205,10 @@ def turn_from_json(raw: Any) -> Turn:
 
 def turn_to_json(turn: Turn) -> dict[str, Any]:
     """Write a turn as JSON data: `role`, `blocks`, then what was extra."""
-    return {"role": turn.role, "blocks": [block_to_json(block) for block in turn.blocks], **turn.extra}
+    data: dict[str, Any] = {"role": turn.role, "blocks": [block_to_json(block) for block in turn.blocks]}
+    if turn.extra:
+        data.update(turn.extra)
+    return data
 
 
 def unanswered_calls(turns: Iterable[Turn]) -> tuple[ToolCallBlock, ...]:

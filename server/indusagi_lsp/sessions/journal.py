@@ -19,7 +19,7 @@ from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault, Session
 from indusagi_lsp.contract.turns import ASSISTANT, Turn
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.log import FileChanged, Loaded, SessionDeleted, SessionLog, Written
-from indusagi_lsp.sessions.nodes import Node, hash_node, id_of, node_line, node_text
+from indusagi_lsp.sessions.nodes import Node, hash_node, new_node, node_line, node_text
 from indusagi_lsp.sessions.state import FileSource, SessionState, load, take_news
 
 if TYPE_CHECKING:
@@ -216,13 +216,11 @@ class Journal:
         made: list[tuple[Node, int, bytes]] = []
         for turn, created_at in turns:
             try:
-                text = node_text(parent, turn, created_at)
-                node_id = id_of(text)
-                line = node_line(node_id, text, turn, parent, created_at)
+                node_id, size, line = new_node(parent, turn, created_at)
             except (ValueError, TypeError) as error:
                 message = f"A turn cannot be stored: {error}."
                 raise InvalidInput(message) from error
-            made.append((Node(node_id, parent, turn, created_at), len(text), line))
+            made.append((Node(node_id, parent, turn, created_at), size, line))
             parent = node_id
 
         graph, queue = self.graph, self._queue

@@ -20,6 +20,8 @@ from indusagi_lsp.sessions.folder import open_private
 if sys.platform != "win32":
     import fcntl
 
+    _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
+
 WAIT_SECONDS = 10.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -85,9 +87,9 @@ class LockFile:
                 if self._fd < 0:
                     self._fd = self._open()
                 try:
-                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(self._fd, _TRY)
                 except BlockingIOError:
-                    self._wait_for(lambda: fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                    self._wait_for(lambda: fcntl.flock(self._fd, _TRY))
                 except OSError as error:
                     if error.errno not in _NO_LOCKS:
                         raise

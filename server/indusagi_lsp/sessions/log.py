@@ -446,7 +446,7 @@ class SessionLog:
             FileChanged: another file stands in its place, or it shrank.
         """
         try:
-            status = os.stat(self.path, follow_symlinks=False)
+            status = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         if self._identity is None:

@@ -27,7 +27,7 @@ ID_END = len(NODE_PREFIX) + ID_LENGTH
 BODY_START = ID_END + 2
 """Where the hashed text stands in a line, but for its first brace."""
 
-_ROOT_START = b'{"parent":null,"turn":'
+_ROOT_START = b'"parent":null,"turn":'
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -72,14 +72,24 @@ def id_of(text: bytes) -> str:
 
 def node_text(parent: str | None, turn: TurnLike, created_at: int) -> bytes:
     """The canonical text of a node: `{"parent":…,"turn":…,"createdAt":…}` as JSON.stringify writes it."""
-    if parent is None:
-        start = _ROOT_START
-    elif parent.isalnum() and parent.isascii():
-        start = b'{"parent":"%b","turn":' % parent.encode()
-    else:
-        start = b'{"parent":%b,"turn":' % canonical_json(parent)
     # Joining copies the text once; formatting would copy it in pieces that grow.
-    return b"".join((start, _turn_text(turn), b',"createdAt":%d}' % created_at))
+    return b"".join((b"{", _before_turn(parent), _turn_text(turn), b',"createdAt":%d}' % created_at))
+
+
+def new_node(parent: str | None, turn: Turn, created_at: int) -> tuple[str, int, bytes]:
+    """The id of a node, the length of its canonical text, and its line: of one encoding of the turn.
+
+    Raises:
+        ValueError: the turn is nested too deep to be written.
+    """
+    start, end = _before_turn(parent), b',"createdAt":%d}' % created_at
+    plain = _turn_plain(turn)
+    text = _turn_text(turn, plain=plain)
+    body = b"".join((b"{", start, text, end))
+    node_id = id_of(body)
+    if plain:
+        return node_id, len(body), b"".join((NODE_PREFIX, node_id.encode(), b'",', start, text, end, b"}\n"))
+    return node_id, len(body), node_line(node_id, body, turn, parent, created_at)
 
 
 def node_line(node_id: str, text: bytes, turn: Turn, parent: str | None, created_at: int) -> bytes:
@@ -98,12 +108,21 @@ def node_line(node_id: str, text: bytes, turn: Turn, parent: str | None, created
     return b"".join((NODE_PREFIX, node_id.encode(), b'",', memoryview(text)[1:], b"}\n"))
 
 
-def _turn_text(turn: TurnLike) -> bytes:
+def _before_turn(parent: str | None) -> bytes:
+    """What stands before the turn in the canonical text, but for the first brace."""
+    if parent is None:
+        return _ROOT_START
+    if parent.isalnum() and parent.isascii():
+        return b'"parent":"%b","turn":' % parent.encode()
+    return b'"parent":%b,"turn":' % canonical_json(parent)
+
+
+def _turn_text(turn: TurnLike, *, plain: bool | None = None) -> bytes:
     if not isinstance(turn, Turn):
         return canonical_json(turn)
 
     data = turn_to_json(turn)
-    if _turn_plain(turn):
+    if _turn_plain(turn) if plain is None else plain:
         try:
             return orjson.dumps(data)
         except orjson.JSONEncodeError:

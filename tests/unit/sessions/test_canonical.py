@@ -12,7 +12,7 @@ import pytest
 
 from indusagi_lsp.contract.canonical import canonical_json, is_lossless
 from indusagi_lsp.contract.turns import turn_from_json
-from indusagi_lsp.sessions.nodes import hash_node, node_line, node_text
+from indusagi_lsp.sessions.nodes import hash_node, new_node, node_line, node_text
 
 FIRST = "889ad8d74f4b61054ed04d48e4edc68e"
 
@@ -63,6 +63,7 @@ def test_canonical_bytes_lie_contiguous_in_the_line(
     start = b'{"type":"node","node":{"id":"' + expected.encode() + b'",'
     assert line == start + content[1:] + b"}\n"
     assert json.loads(line)["node"]["id"] == expected
+    assert new_node(parent, turn_from_json(turn), created_at) == (expected, len(content), line)
 
 
 def test_a_surrogate_pair_is_one_character_as_in_javascript() -> None:
@@ -81,6 +82,7 @@ def test_numbers_that_javascript_cannot_hold_are_hashed_rounded_but_kept_exact()
     assert b"1152921504606847000" in content
     line = node_line(hash_node(None, turn, 5), content, turn, None, 5)
     assert str(2**60 + 1).encode() in line
+    assert new_node(None, turn, 5) == (hash_node(None, turn, 5), len(content), line)
     assert is_lossless({"a": [2**60]}) is False  # 1152921504606846976 prints as ...7000 in JavaScript
     assert is_lossless({"a": [2**53, 0.5, True, None, "x"]})
 
