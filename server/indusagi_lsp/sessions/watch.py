@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -102,12 +103,37 @@ class SessionWatcher:
         Raises:
             OSError: the system gives no watches.
         """
-        library = await asyncio.to_thread(importlib.import_module, "watchfiles")
         folders = await asyncio.to_thread(self._folders)
         if not folders:
             await asyncio.sleep(self._poll_seconds)
             return
         own = {str(folder) for folder in self._way}
+        async with aclosing(self._linux(folders) if sys.platform == "linux" else self._anywhere(folders)) as changes:
+            async for paths in changes:
+                names = {name for path in paths if (name := self._session(path)) is not None}
+                if names:
+                    yield names
+                if not paths or not own.isdisjoint(paths):
+                    yield None
+                    if folders != await asyncio.to_thread(self._folders) or not own.isdisjoint(paths):
+                        return
+
+    async def _linux(self, folders: list[str]) -> AsyncGenerator[set[str], None]:
+        """The paths that change, by the system's own watches; none: something may have changed."""
+        library = await asyncio.to_thread(importlib.import_module, "indusagi_lsp.sessions.inotify")
+        try:
+            events = await asyncio.to_thread(library.FolderEvents, folders, str(self._way[-1]))
+        except FileNotFoundError:
+            return
+        async with aclosing(events.changes(_STEP_MS / 1000, _CHECK_MS / 1000)) as changes:
+            # From here on nothing is missed; what came before is found by looking.
+            yield set()
+            async for paths in changes:
+                yield paths
+
+    async def _anywhere(self, folders: list[str]) -> AsyncGenerator[set[str], None]:
+        """The same, by a library that knows every system."""
+        library = await asyncio.to_thread(importlib.import_module, "watchfiles")
         again = asyncio.Event()
         settling = asyncio.create_task(self._settle(folders, again))
         try:
@@ -121,14 +147,7 @@ class SessionWatcher:
                 recursive=False,
                 stop_event=again,
             ):
-                paths = {path for _, path in changes}
-                names = {name for path in paths if (name := self._session(path)) is not None}
-                if names:
-                    yield names
-                if not changes or not own.isdisjoint(paths):
-                    yield None
-                    if folders != await asyncio.to_thread(self._folders) or not own.isdisjoint(paths):
-                        return
+                yield {path for _, path in changes}
         finally:
             settling.cancel()
 

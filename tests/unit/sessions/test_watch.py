@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import struct
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indusagi_lsp.contract.turns import assistant, user
-from indusagi_lsp.sessions import Change, SessionStore, SessionWatcher
+from indusagi_lsp.sessions import Change, SessionStore, SessionWatcher, inotify
 
 CWD = "file:///workspace"
 
@@ -34,10 +36,14 @@ class Heard:
         return time.monotonic() - began
 
 
-@pytest.fixture(params=["native", "polling"])
-async def heard(request: pytest.FixtureRequest, store: SessionStore, root: Path) -> AsyncIterator[Heard]:
+@pytest.fixture(params=["native", "library", "polling"])
+async def heard(
+    request: pytest.FixtureRequest, store: SessionStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Heard]:
     root.mkdir(parents=True)
-    heard = Heard(store, mode=request.param, poll_seconds=0.05)
+    if request.param == "library":
+        monkeypatch.setattr(sys, "platform", "elsewhere")
+    heard = Heard(store, mode="polling" if request.param == "polling" else "native", poll_seconds=0.05)
     await heard.watcher.start()
     await asyncio.sleep(0.4)
     yield heard
@@ -148,15 +154,18 @@ async def test_a_folder_that_is_not_there_yet(
     await heard.watcher.close()
 
 
+@pytest.mark.parametrize("system", ["linux", "elsewhere"])
 async def test_without_watches_it_looks_regularly_and_says_so_once(
-    store: SessionStore, window: Callable[..., SessionStore], root: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, window: Callable[..., SessionStore], root: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     import watchfiles
 
     def refuse(*_, **__):
         raise OSError(28, "OS file watch limit reached")
 
+    monkeypatch.setattr(inotify, "FolderEvents", refuse)
     monkeypatch.setattr(watchfiles, "awatch", refuse)
+    monkeypatch.setattr(sys, "platform", system)
     root.mkdir(parents=True)
     heard = Heard(store, poll_seconds=0.05)
     await heard.watcher.start()
@@ -166,3 +175,24 @@ async def test_without_watches_it_looks_regularly_and_says_so_once(
     await heard.until(lambda: any("s" in names for names in heard.sessions))
     assert len(heard.notices) == 1
     await heard.watcher.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="these are Linux's own watches")
+async def test_what_the_system_could_not_tell_asks_for_a_look(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir(parents=True)
+    events = await asyncio.to_thread(inotify.FolderEvents, [str(root)], str(root))
+    changes = events.changes(0, 60)
+    reading = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    watch = next(iter(events._folders))
+    real = os.read
+    told = struct.pack("iIII16s", watch, 0x2, 0, 16, b"a.jsonl") + struct.pack("iIII", -1, 0x4000, 0, 0)
+    monkeypatch.setattr(os, "read", lambda fd, size: told if real(fd, size) else b"")
+    (root / "a.jsonl").touch()
+    assert await reading == set()
+    monkeypatch.undo()
+    (root / "b.jsonl").write_bytes(b"x")
+    assert await anext(changes) == {str(root / "b.jsonl")}
+    await changes.aclose()
+    with pytest.raises(OSError, match="No such file"):
+        await asyncio.to_thread(inotify.FolderEvents, [str(root / "gone")], "")
