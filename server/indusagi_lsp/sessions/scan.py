@@ -138,6 +138,7 @@ class QuickPath:
         self._verify = verify
         self._id = b""
         self._text = ""
+        self._under = _PARENT + b"\n"  # in no line, so it fits none
         self._head = b""
         self._head_at = 0
         self._head_id = b""
@@ -150,9 +151,14 @@ class QuickPath:
             if line[-3:] != _NODE_END:
                 return False
             parent: str | None
-            if line[ID_END:_PARENT_START] == _PARENT and line[_PARENT_END:_TURN_END] == _TURN:
-                above = line[_PARENT_START:_PARENT_END]
-                parent = self._text if above == self._id else above.decode("latin-1")
+            if line.startswith(self._under, ID_END):
+                above, parent = self._id, self._text
+            elif (
+                line[ID_END:_PARENT_START] == _PARENT
+                and line[_PARENT_END:_TURN_END] == _TURN
+                and (above := line[_PARENT_START:_PARENT_END]).isalnum()
+            ):
+                parent = above.decode("latin-1")
             elif line[ID_END:_ROOT_END] == _NO_PARENT:
                 above, parent = b"", None
             else:
@@ -165,12 +171,13 @@ class QuickPath:
                 digest.update(memoryview(line)[BODY_START:-2])
                 if digest.hexdigest()[:ID_LENGTH] != node_id:
                     return False
-            elif not (node_id.isalnum() and (parent is None or parent.isalnum())):
+            elif not raw.isalnum():
                 return False
 
             self._follows = above == self._head_id
             self._id = raw
             self._text = node_id
+            self._under = _PARENT + raw + _TURN
             batch.ids.append(node_id)
             batch.parents.append(parent)
             batch.offsets.append(offset)

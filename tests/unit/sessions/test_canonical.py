@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from indusagi_lsp.contract.canonical import canonical_json, is_lossless
 from indusagi_lsp.contract.turns import turn_from_json
 from indusagi_lsp.sessions.nodes import hash_node, new_node, node_line, node_text
+from indusagi_lsp.sessions.scan import scan
 
 FIRST = "889ad8d74f4b61054ed04d48e4edc68e"
 
@@ -119,3 +121,11 @@ def test_same_as_javascript(seed: int) -> None:
     script = 'process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0,"utf8"))))'
     theirs = subprocess.run(["node", "-e", script], input=json.dumps(values).encode(), capture_output=True, check=True)
     assert canonical_json(values) == theirs.stdout
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("parent", ["x" * 30 + '"', "é" * 16, "x" * 28 + "\\\\"])
+def test_a_parent_that_is_no_plain_word_is_read_as_what_it_says(parent: str, verify: bool) -> None:
+    node, _, line = new_node(parent, turn_from_json(text("hi")), 1)
+    (batch,) = scan(io.BytesIO(line), verify=verify)
+    assert (batch.ids, batch.parents, batch.problems) == ([node], [parent], [])
