@@ -241,7 +241,8 @@ def _prepare(
     dropped, tail = turns[first:chosen], turns[chosen:]
     tail_before = before - index.tokens_before[chosen]
     limit = tail_budget(card, policy) if cut is None else tail_before
-    reduced = reduce_turns(tail, limit, result_chars=policy.tool_result_chars)
+    half = policy.max_bytes // 2 if cut is None else None  # else it would be due again after a few turns more
+    reduced = reduce_turns(tail, limit, result_chars=policy.tool_result_chars, max_bytes=half)
     pinned = [turns[at] for at in sorted(pins) if first <= at < chosen and not is_summary(turns[at])]
     kept = keep(dropped, tail, pinned)
     without_summary = index.tokens_before[first] + reduced.tokens

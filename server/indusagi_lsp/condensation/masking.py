@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from indusagi_lsp.condensation.estimate import estimate_block_tokens, estimate_turn_tokens
+from indusagi_lsp.condensation.estimate import estimate_block_tokens, estimate_turn_tokens, turn_bytes
 from indusagi_lsp.condensation.verbatim import said_by_user
 from indusagi_lsp.contract.turns import (
     Block,
@@ -52,7 +52,9 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[:head]}\n{notice}\n{text[len(text) - (limit - head) :]}"
 
 
-def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_000, recent: int = 2) -> Reduction:
+def reduce_turns(
+    turns: Sequence[Turn], target: int, *, result_chars: int = 2_000, recent: int = 2, max_bytes: int | None = None
+) -> Reduction:
     """Make `turns` smaller, step by step and the oldest first, until they fit.
 
     Args:
@@ -60,6 +62,7 @@ def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_00
         target: tokens that the turns may take.
         result_chars: what masking leaves of a tool's result, in characters.
         recent: so many of the last turns are touched only by the last step.
+        max_bytes: that the turns may take; images are dropped for it, whatever their tokens. None: no limit.
 
     Returns:
         The turns, as many as before. They may still be larger than `target`: what the user said last is never cut.
@@ -70,7 +73,19 @@ def reduce_turns(turns: Sequence[Turn], target: int, *, result_chars: int = 2_00
         (old, _drop_heavy),
         (range(len(turns)), lambda block: _truncate(block, _SMALLEST)),
     )
-    return _stepwise(turns, sum(map(estimate_turn_tokens, turns)), target, steps)
+    reduced = _stepwise(turns, sum(map(estimate_turn_tokens, turns)), target, steps)
+    return reduced if max_bytes is None else _without_images(reduced, max_bytes)
+
+
+def _without_images(reduced: Reduction, max_bytes: int) -> Reduction:
+    """The same with images left out, the oldest first, until the bytes fit."""
+    over = sum(map(turn_bytes, reduced.turns)) - max_bytes
+    end = 0
+    while over > 0 and end < len(reduced.turns):
+        over -= sum(len(block.data_base64) for block in reduced.turns[end].blocks if isinstance(block, ImageBlock))
+        end += 1
+    now = _stepwise(reduced.turns, reduced.tokens, 0, ((range(end), _drop_images),))
+    return Reduction(now.turns, now.tokens, reduced.changed + now.changed)
 
 
 def _stepwise(turns: Sequence[Turn], total: int, target: int, steps: Iterable[_Step]) -> Reduction:
@@ -169,10 +184,15 @@ def _smaller_arguments(value: Any, limit: int) -> Any:
     return value
 
 
+def _drop_images(block: Block) -> Block | None:
+    """An image becomes a word about it."""
+    return TextBlock(IMAGE_NOTICE) if isinstance(block, ImageBlock) else block
+
+
 def _drop_heavy(block: Block) -> Block | None:
     """Step 2: images and thinking."""
     if isinstance(block, ImageBlock):
-        return TextBlock(IMAGE_NOTICE)
+        return _drop_images(block)
     return None if isinstance(block, ThinkingBlock) and len(block.text) > _SHORT_THINKING else block
 
 

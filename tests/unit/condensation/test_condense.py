@@ -27,6 +27,7 @@ from indusagi_lsp.condensation import (
     find_cut_point,
     is_summary,
     plan_cut,
+    should_compact,
     summarize,
     tail_budget,
 )
@@ -312,6 +313,18 @@ async def test_a_tail_above_its_cap_is_masked() -> None:
     assert outcome.masked
     assert size(outcome.tail) <= tail_budget(CARD, POLICY)
     assert outcome.tail[-1].tool_results[0].call_id == "c0"
+
+
+async def test_images_that_weigh_too_much_are_left_out_of_the_tail_but_for_the_last_ones() -> None:
+    picture = ImageBlock("image/png", "A" * 3_000)
+    turns = [Turn(USER, (TextBlock(f"look {at}"), picture)) for at in range(20)]
+    policy = CompactionPolicy(max_bytes=20_000)
+    outcome = await condense(turns, ModelCard("p:w", "p", "w", window=10**6), policy, None)
+    kept = [any(isinstance(block, ImageBlock) for block in turn.blocks) for turn in outcome.tail]
+    assert kept == [False] * 5 + [True] * 3
+    assert outcome.masked == 5
+    assert outcome.after == size(outcome.turns)
+    assert not should_compact(outcome.turns, CARD, policy)
 
 
 async def test_a_huge_result_alone_is_masked_although_there_is_little_to_drop() -> None:
