@@ -30,7 +30,11 @@ $(STAMP): pyproject.toml
 run: install ## open the terminal client here; PROMPT="…" answers once and exits, WORKSPACE=path names another folder
 	@$(BIN)/indusagi-lsp chat --workspace "$$WORKSPACE" $(if $(value PROMPT),--prompt "$$PROMPT")
 
-export PROMPT := $(value PROMPT)
+# What a person has typed is handed on as it is, dollar signs too: to make they would be variables and functions.
+override export PROMPT := $(value PROMPT)
+ifneq ($(origin WORKSPACE),file)
+override WORKSPACE := $(value WORKSPACE)
+endif
 export WORKSPACE
 
 # --- development ------------------------------------------------------------------------------------------------------
