@@ -171,7 +171,11 @@ class _Collector:
     def _plan(self, action: Action) -> None:
         self.open.clear()
         for state, text in action.plan:
-            (self.done if state == "done" else self.open)[text] = None
+            if state == "done":
+                self.done[text] = None
+            else:
+                self.open[text] = None
+                self.done.pop(text, None)  # it was taken up again
 
     def _run(self, action: Action, weight: float) -> tuple[str, bool]:
         line = take_apart(action.command)

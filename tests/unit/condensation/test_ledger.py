@@ -152,6 +152,12 @@ def test_the_tasks_of_our_own_tool_are_known() -> None:
     assert (ledger.done, ledger.open) == (("a",), ("b", "c"))
 
 
+def test_a_task_that_was_done_and_is_taken_up_again_is_open() -> None:
+    first = collect(ran("todo", {"todos": [{"text": "a", "status": "done"}, {"text": "b", "status": "done"}]}))
+    again = collect(ran("todo", {"todos": [{"text": "a"}]}), parse(render(first, 1_500)))
+    assert (again.done, again.open) == (("b",), ("a",))
+
+
 @pytest.mark.parametrize(
     ("name", "cls", "arguments", "kind"),
     [
