@@ -18,9 +18,12 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Measured
+
+if TYPE_CHECKING:
+    from indusagi_lsp.contract.events import RunEvent
 
 NAMES = ("crowd_events", "crowd_lag")
 
@@ -94,7 +97,8 @@ async def _inside(prompts: int) -> list[float]:
         hosts = Hosts(_Outlet(), environ=_prepared(folder))
         await hosts.configure({"approvals": "acceptEdits"})
         await hosts.open_folder((folder / "ws").as_uri(), "ws", trusted=True)
-        sessions = [(await hosts.call(o.SESSION_NEW, m.SessionNewParams())).id for _ in range(SESSIONS)]
+        made: list[Any] = [await hosts.call(o.SESSION_NEW, m.SessionNewParams()) for _ in range(SESSIONS)]
+        sessions: list[str] = [info.id for info in made]
 
         async def talk(session: str) -> None:
             for number in range(prompts):
@@ -113,7 +117,10 @@ class _Outlet:
     def __init__(self) -> None:
         from indusagi_lsp.protocol.events import EventEncoder
 
-        self.event = EventEncoder().notification
+        self._encoder = EventEncoder()
+
+    def event(self, workspace: str, session_id: str, run_id: str, seq: int, at: int, event: RunEvent) -> None:
+        self._encoder.notification(workspace, session_id, run_id, seq, at, event)
 
     def congested(self) -> bool:
         return False

@@ -198,11 +198,11 @@ def _stock(make: Callable[[int], Any], count: int) -> float:
 
 
 def _raw(count: int) -> float:
-    from indusagi_lsp.protocol.events import event_notification
+    from indusagi_lsp.protocol.events import EventEncoder
     from indusagi_lsp.transport.framing import frame
 
     pipe = _Pipe()
-    data = frame(event_notification(WORKSPACE, SESSION, RUN, 1, 1_700_000_000_000, _delta(0)))
+    data = frame(EventEncoder().notification(WORKSPACE, SESSION, RUN, 1, 1_700_000_000_000, _delta(0)))
 
     async def publish() -> None:
         for number in range(count):
@@ -244,7 +244,7 @@ def _latency_round(count: int) -> tuple[float, float]:
     from indusagi_lsp.lsp.outlet import ClientOutlet
     from indusagi_lsp.lsp.peer import Peer
     from indusagi_lsp.lsp.progress import ProgressBoard
-    from indusagi_lsp.protocol.events import event_notification
+    from indusagi_lsp.protocol.events import EventEncoder
     from indusagi_lsp.transport.framing import frame
     from indusagi_lsp.transport.outbox import ThreadedOutbox
 
@@ -264,7 +264,7 @@ def _latency_round(count: int) -> tuple[float, float]:
             await asyncio.sleep(0.005)
             if number % 2:
                 at = time.monotonic_ns()
-                os.write(raw_fd, frame(event_notification(WORKSPACE, SESSION, "raw", number, at, event)))
+                os.write(raw_fd, frame(EventEncoder().notification(WORKSPACE, SESSION, "raw", number, at, event)))
             else:
                 outlet.event(WORKSPACE, SESSION, "ours", number, time.monotonic_ns(), event)
 
@@ -327,7 +327,7 @@ class _Server:
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        params = {"processId": None, "rootUri": None, "capabilities": {}}
+        params: dict[str, Any] = {"processId": None, "rootUri": None, "capabilities": {}}
         self._ask("initialize", params)
         self._send({"method": "initialized", "params": {}})
         for _ in range(20):

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import Measured, ratios
 
@@ -55,7 +56,7 @@ def _until_initialized(command: list[str], patience: float = 0.0) -> tuple[float
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None
-    params = {"processId": os.getpid(), "rootUri": None, "capabilities": {}}
+    params: dict[str, Any] = {"processId": os.getpid(), "rootUri": None, "capabilities": {}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
     process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
     process.stdin.flush()
