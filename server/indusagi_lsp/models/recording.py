@@ -15,6 +15,7 @@ was said, and so what was quoted of files, is.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -126,7 +127,7 @@ class Recorder:
         try:
             await self._source.close()
         finally:
-            self._lines.close()
+            await asyncio.to_thread(self._lines.close)
 
     @property
     def _source(self) -> ModelSource:

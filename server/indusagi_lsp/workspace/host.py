@@ -32,6 +32,7 @@ from indusagi_lsp.workspace.live import LiveSession
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
 from indusagi_lsp.workspace.permissions import McpGrants, Permissions
+from indusagi_lsp.workspace.rules import read_rules
 from indusagi_lsp.workspace.settings import UserConfig, merge_settings
 from indusagi_lsp.workspace.toolbox import Toolbox
 from indusagi_lsp.workspace.user_tools import AskUser, Diagnostics
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 INDUSAGI = ".indusagi"
 BLOBS = "blobs"
-RULES_FILE = "AGENTS.md"
-MAX_RULES_BYTES = 16_000
 EXCERPT_CHARS = 1_600
 """What a model without tools gets of the workspace: about 400 tokens, which the bundled one reads in 2 s."""
 
@@ -397,14 +396,7 @@ class Host:
         await self.files.settle(still_running=self.toolbox.commands_run())
 
     async def _rules(self) -> list[RulesFile]:
-        """The repository's standing instructions; a stranger's are left out until the folder is trusted."""
-        if not self.trusted:
-            return []
-        try:
-            data = await asyncio.to_thread(self._guard.read_bytes, RULES_FILE, MAX_RULES_BYTES)
-        except (IndusagiError, OSError):
-            return []
-        return [RulesFile(RULES_FILE, data.decode("utf-8", "replace"), "repository")]
+        return await asyncio.to_thread(read_rules, self.places.config, self._guard, trusted=self.trusted)
 
     async def _excerpts(self, prompt: str) -> str:
         found = await asyncio.to_thread(excerpts, self._guard, prompt, EXCERPT_CHARS)
