@@ -154,13 +154,13 @@ def test_a_recording_that_cannot_be_made_or_read_is_told_before_anything_starts(
 
 
 @pytest.mark.localmodel
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_the_bundled_model_does_a_real_run_that_can_be_replayed(folder: Path, tmp_path: Path) -> None:
     recording = tmp_path / "run.jsonl"
     question = "What is the capital of France?"
     person = await Person.arrive(folder, tmp_path / "home", "--record", str(recording))
     session = (await person.call("session/new", model="local:smollm2"))["id"]
-    final = await person.say(session, question)
+    final = await person.say(session, question, limit=300)
     assert (final["phase"], final["model"]) == ("settled", "local:smollm2")
     answer = final["messages"][-1]["blocks"][0]["text"]
     assert answer.strip()

@@ -235,7 +235,7 @@ def slope(values: list[float]) -> float:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc to count descriptors")
-@pytest.mark.timeout(7_200 if LONG else 240)
+@pytest.mark.timeout(7_200 if LONG else 600)
 async def test_a_day_of_turns_and_faults_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     async with Provider() as provider:
         soak = Soak(tmp_path, provider)

@@ -59,6 +59,7 @@ class Person:
         wire = await WireClient.start((*REAL, *arguments), INDUSAGI_LSP_HOME=str(home), **environment)
         try:
             await wire.initialize(
+                limit=PATIENCE,
                 workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}],
                 initializationOptions={"trusted": True},
             )

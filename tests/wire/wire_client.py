@@ -69,7 +69,7 @@ class WireClient:
         found = [m["params"]["event"] for m in self.seen if m.get("method") == "indusagi/event"]
         return [event for event in found if kind in (None, event["kind"])]
 
-    async def initialize(self, capabilities: Any = OURS, **params: Any) -> Any:
+    async def initialize(self, capabilities: Any = OURS, limit: float = 10, **params: Any) -> Any:
         self.send(
             id=0,
             method="initialize",
@@ -81,7 +81,7 @@ class WireClient:
                 **params,
             },
         )
-        answer = await self.response(0)
+        answer = await self.response(0, limit)
         self.send(method="initialized", params={})
         return answer
 
