@@ -12,7 +12,7 @@ from blockbuster import blockbuster_ctx
 from indusagi_lsp.contract.errors import InvalidState, PersistenceFault
 from indusagi_lsp.workflows.claims import Claims
 
-ROUNDS = 150
+ROUNDS = 60
 
 
 async def test_one_holder_at_a_time_and_the_next_one_afterwards(tmp_path: Path) -> None:
