@@ -6,7 +6,8 @@ from a text that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +22,8 @@ class RulesFile(msgspec.Struct, frozen=True):
     text: str
     origin: str
 
+
+_MARK = re.compile(r"<(?=/?\s*(?:rules|context)\b)", re.IGNORECASE)
 
 _CORE = """\
 You are Indusagi, an agent that works beside a programmer, inside their editor.
@@ -57,10 +60,7 @@ def build_system_prompt(*, workspace: str, platform: str, card: ModelCard, rules
     if not card.tools:
         return _SMALL
     parts = [_CORE.format(workspace=workspace, platform=platform), _TOOLS, _SAFETY]
-    parts += [
-        f'<rules path="{_attribute(file.path)}" origin="{_attribute(file.origin)}">\n{file.text.strip()}\n</rules>'
-        for file in rules
-    ]
+    parts += [_marked("rules", {"path": file.path, "origin": file.origin}, file.text.strip()) for file in rules]
     return "\n\n".join(parts)
 
 
@@ -82,8 +82,18 @@ def context_block(kind: str, where: str, text: str) -> TextBlock:
 
     The block carries `context` as an extra field, so that a client can show it as an attachment instead of as speech.
     """
-    marked = f'<context kind="{_attribute(kind)}" at="{_attribute(where)}">\n{text}\n</context>'
-    return TextBlock(marked, {"context": {"kind": kind, "at": where}})
+    about = {"kind": kind, "at": where}
+    return TextBlock(_marked("context", about, text), {"context": about})
+
+
+def _marked(tag: str, about: Mapping[str, str], text: str) -> str:
+    """A text between marks that it cannot end itself: what looks like a mark of ours in it is made to look otherwise.
+
+    Else a file could end its block, and go on as if the user spoke, or open one that claims to be the user's rules.
+    """
+    attributes = "".join(f' {name}="{_attribute(value)}"' for name, value in about.items())
+    inner = _MARK.sub("&lt;", text)
+    return f"<{tag}{attributes}>\n{inner}\n</{tag}>"
 
 
 def _attribute(text: str) -> str:
