@@ -41,7 +41,7 @@ TURNS_OF_A_SESSION = 4
 TURNS_OF_A_SAMPLE = 24
 SECONDS_OF_A_TURN = 10
 SECONDS_OF_A_FAULT = 30
-IDLE = 0.5
+IDLE = 0.4
 """Seconds of silence after which a stream is ended; real ones, so there are few such faults."""
 
 BLOCKS_PER_TURN = 6.0

@@ -995,7 +995,7 @@ export interface FaultedEvent {
   snapshot: SnapshotView;
 }
 
-/** A run has begun; `node` is the user's turn, on disk already. */
+/** A run has begun; `node` is the user's turn, on disk already, or null where the disk refused it. */
 export interface RunStartedEvent {
   kind: 'run_started';
   node: string | null;

@@ -113,7 +113,7 @@ class Faulted(msgspec.Struct, frozen=True):
 
 
 class RunStarted(msgspec.Struct, frozen=True):
-    """A run has begun; `node` is the user's turn, on disk already."""
+    """A run has begun; `node` is the user's turn, on disk already, or null where the disk refused it."""
 
     kind: ClassVar[str] = "run_started"
     node: str | None
