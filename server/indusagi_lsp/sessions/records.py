@@ -6,6 +6,7 @@ half-written line costs only what is really broken. Nothing here raises on conte
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ _BOM = b"\xef\xbb\xbf"
 _BLANK = b"\x00\r\n\t "
 _EFFORT = 8
 """How many times the length of a broken line may be spent on looking for records in it, before the rest is given up."""
+
+MAX_FILE_BYTES = 1 << 30
+"""A session larger than this is not read: whoever ships one wants our time and memory. Long outputs are kept beside."""
 
 _MAX_DIGITS = 4_000
 _LINE_BYTES = 1 << 20
@@ -128,7 +132,7 @@ def open_regular(path: Path | str) -> Any:
     """Open a regular file for reading in binary, following no link and waiting for no device.
 
     Raises:
-        OSError: there is no such file, it is something else than a regular file, or it cannot be read.
+        OSError: there is no such file, it is something else than a regular file, too large, or it cannot be read.
     """
     return os.fdopen(open_fd(path), "rb", buffering=_LINE_BYTES)
 
@@ -145,10 +149,14 @@ def open_fd(path: Path | str) -> int:
         raise OSError(msg)
 
     fd = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         msg = f"{path} is no regular file"
         raise OSError(msg)
+    if status.st_size > MAX_FILE_BYTES:
+        os.close(fd)
+        raise OSError(errno.EFBIG, f"the file is larger than {MAX_FILE_BYTES >> 20:,} MiB", os.fspath(path))
     return fd
 
 

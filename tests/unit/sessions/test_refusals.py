@@ -326,3 +326,18 @@ async def test_somebody_removes_the_lock_file(
     again = await window().open("s")
     assert len(again.graph) == 6
     assert again.report.clean
+
+
+async def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    session = await store.create(cwd=CWD)
+    await session.append([user("hello")])
+    await session.close()
+    (huge := tmp_path / f"{'e' * 32}.jsonl").touch()
+    os.truncate(huge, 1 << 40)
+    assert [one.id for one in await store.summaries()] == [session.id]
+    with pytest.raises(PersistenceFault, match="larger than 1,024 MiB"):
+        await store.open("e" * 32)
+    with pytest.raises(PersistenceFault, match="larger than 1,024 MiB"):
+        await store.look("e" * 32, 10)
+    await store.close()
