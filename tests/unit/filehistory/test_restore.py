@@ -60,6 +60,20 @@ async def test_going_back_halfway_and_forth_again(root):
         assert played.read("a.txt") == text
 
 
+async def test_each_file_goes_by_its_own_last_change_on_the_way(root):
+    played = Played(root)
+    played.write("a.txt", "0")
+    played.write("b.txt", "0")
+    await played.edit({"a.txt": b"1"})
+    middle = await played.edit({"b.txt": b"1"})
+    last = await played.edit({"a.txt": b"2"})
+    assert [item.path for item in (await played.plan(middle)).items] == ["a.txt"]
+    await played.restore(middle)
+    assert (played.read("a.txt"), played.read("b.txt")) == (b"1", b"1")
+    await played.restore(last)
+    assert (played.read("a.txt"), played.read("b.txt")) == (b"2", b"1")
+
+
 async def test_what_the_user_changed_since_is_only_touched_when_chosen(root):
     played = Played(root)
     played.write("a.txt", "one\n")

@@ -44,7 +44,14 @@ def doubled(path: str) -> str:
     return "//" + path.replace("/", "//")
 
 
-@pytest.mark.parametrize("spell", [str, upper, title, wide, zero_width, trailing, doubled])
+SPELLINGS = [str, upper, title, wide, zero_width, trailing, doubled]
+
+
+def test_there_are_as_many_spellings_as_there_should_be() -> None:
+    assert len({spell(path) for path in PLAIN for spell in SPELLINGS}) >= 150
+
+
+@pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize("path", PLAIN)
 def test_a_protected_path_is_one_in_every_spelling(path: str, spell: type[str]) -> None:
     assert why_protected(spell(path)) is not None
