@@ -16,6 +16,7 @@ from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.tools import Effect, PlannedCall, PlanningTool, Tool, ToolContext, ToolOutcome
 from indusagi_lsp.filehistory.history import FileHistory
+from indusagi_lsp.tools import Planning
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class RecordedTool:
             context.update(f"[{changed.unkept} changed files cannot be undone: too large, or too many.]\n")
 
 
-class RecordedPlanner(RecordedTool):
+class RecordedPlanner(Planning, RecordedTool):
     """A tool that plans its calls."""
 
     def __init__(self, tool: PlanningTool, history: FileHistory, busy: Callable[[], bool], goes_on: GoesOn) -> None:
@@ -100,10 +101,6 @@ class RecordedPlanner(RecordedTool):
             return await self._watched(planned.carry_out, arguments, context)
 
         return msgspec.structs.replace(planned, carry_out=carry_out)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Plan and carry out."""
-        return await (await self.plan(arguments, context)).carry_out()
 
     async def _kept(self, planned: PlannedCall, context: ToolContext) -> ToolOutcome:
         change = await self._history.before(planned.writes, context.session_id, context.call_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools.base import Planning
 from indusagi_lsp.tools.commands import FOREGROUND_SECONDS, CommandJob, Jobs, RunCommand, in_background
 from indusagi_lsp.tools.editing import EditFile, WriteFile
 from indusagi_lsp.tools.excerpts import LISTING, Excerpt, excerpts
@@ -37,6 +38,7 @@ __all__ = [
     "OpenedFile",
     "OpenedFolder",
     "PathGuard",
+    "Planning",
     "ReadFile",
     "RunCommand",
     "SearchText",

@@ -92,6 +92,32 @@ async def original(guard: PathGuard, path: str, context: ToolContext) -> Origina
     return Original(asked, seen, text, unsaved, open=True)
 
 
+async def existing(guard: PathGuard, path: str, context: ToolContext, *, hint: str = "") -> Original:
+    """The same for a file that must be there; `hint` says what to do else.
+
+    Raises:
+        ToolFailed: as `original`, or it is not there.
+    """
+    before = await original(guard, path, context)
+    if not before.exists:
+        msg = f"There is no {quoted(path)}."
+        raise ToolFailed(msg, hint=hint)
+    return before
+
+
+async def absent(guard: PathGuard, path: str, context: ToolContext, *, hint: str = "") -> Original:
+    """The same for a file that must not be there yet; `hint` says what to do else.
+
+    Raises:
+        ToolFailed: as `original`, or it is there.
+    """
+    before = await original(guard, path, context)
+    if before.exists:
+        msg = f"{quoted(path)} is there already."
+        raise ToolFailed(msg, hint=hint)
+    return before
+
+
 def plan(guard: PathGuard, changes: Sequence[Change], context: ToolContext, outcome: str) -> PlannedCall:
     """A call that makes these changes.
 

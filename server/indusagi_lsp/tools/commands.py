@@ -14,6 +14,7 @@ from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted, visible
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools.base import Planning
 from indusagi_lsp.tools.policy import Rule, judge
 from indusagi_lsp.tools.processes import Finished, Program
 
@@ -94,7 +95,7 @@ class Jobs:
         self._jobs.clear()
 
 
-class RunCommand:
+class RunCommand(Planning):
     """Runs a command in the workspace.
 
     Args:
@@ -104,6 +105,9 @@ class RunCommand:
         environ: our environment.
         seconds: that a command in the foreground may take, whatever the model asks for.
     """
+
+    # A command can do anything.
+    effects = frozenset({Effect.READ, Effect.WRITE, Effect.EXECUTE, Effect.NETWORK})
 
     def __init__(
         self,
@@ -119,22 +123,12 @@ class RunCommand:
         self._rules = rules
         self._environ = os.environ if environ is None else environ
         self._seconds = seconds
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "run_command",
             "Run a shell command in the workspace and see what it writes, and its exit code. It gets no input, so it"
             " must not ask for any. Everything that it starts ends with it; what shall go on needs background.",
             schema_of(RunCommandArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """A command can do anything."""
-        return frozenset({Effect.READ, Effect.WRITE, Effect.EXECUTE, Effect.NETWORK})
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
         """Fix what would run, and whether it needs a question.
@@ -161,10 +155,6 @@ class RunCommand:
             return await self._run(argv, folder, wanted, context)
 
         return PlannedCall(action, carry_out, asks=asks)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Plan and carry out."""
-        return await (await self.plan(arguments, context)).carry_out()
 
     def _folder(self, path: str) -> str:
         with self._guard.open_folder(path) as opened:
@@ -235,23 +225,16 @@ class RunCommand:
 class CommandJob:
     """Looks after a command in the background."""
 
+    # It only touches what was allowed before.
+    effects = frozenset({Effect.READ})
+
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "command_job",
             "See what a command in the background has written, and whether it still runs; or stop it.",
             schema_of(CommandJobArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It only touches what was allowed before."""
-        return frozenset({Effect.READ})
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """Look, or stop.

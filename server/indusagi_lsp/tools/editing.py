@@ -11,9 +11,10 @@ from msgspec import Meta
 from indusagi_lsp.contract.errors import ToolFailed
 from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted, visible_line
-from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
-from indusagi_lsp.tools.changes import Change, count, original, plan
+from indusagi_lsp.tools.base import Planning
+from indusagi_lsp.tools.changes import Change, count, existing, original, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,27 +53,20 @@ class WriteFileArguments(Arguments, frozen=True):
     content: Annotated[str, Meta(max_length=MAX_CONTENT_CHARS, description="The whole new content.")]
 
 
-class EditFile:
+class EditFile(Planning):
     """Replaces exact texts in a file."""
+
+    # It writes in the workspace.
+    effects = frozenset({Effect.WRITE})
 
     def __init__(self, guard: PathGuard) -> None:
         self._guard = guard
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "edit_file",
             "Change a text file of the workspace by exact replacements. Each old_text must occur exactly once, unless"
             " replace_all is set; give enough lines around it to make it unique. Either all edits are made or none.",
             schema_of(EditFileArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It writes in the workspace."""
-        return frozenset({Effect.WRITE})
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
         """Make the new text, and show it as a diff.
@@ -85,10 +79,7 @@ class EditFile:
             ToolFailed: an edit does not fit, or the file is not one that can be edited.
         """
         wanted = validate_arguments(EditFileArguments, arguments)
-        before = await original(self._guard, wanted.path, context)
-        if not before.exists:
-            msg = f"There is no {quoted(wanted.path)}."
-            raise ToolFailed(msg, hint="Use write_file to make a new file.")
+        before = await existing(self._guard, wanted.path, context, hint="Use write_file to make a new file.")
         text = before.text.text
         for number, edit in enumerate(wanted.edits, 1):
             text = replaced(text, edit, f"Edit {number} of {len(wanted.edits)}", crlf=before.text.crlf)
@@ -96,32 +87,21 @@ class EditFile:
         edits = "1 edit" if len(wanted.edits) == 1 else f"{len(wanted.edits)} edits"
         return plan(self._guard, [change], context, f"{quoted(change.path)}: {edits} made, {count(change)} lines.")
 
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Plan and carry out."""
-        return await (await self.plan(arguments, context)).carry_out()
 
-
-class WriteFile:
+class WriteFile(Planning):
     """Gives a file a whole new content."""
+
+    # It writes in the workspace.
+    effects = frozenset({Effect.WRITE})
 
     def __init__(self, guard: PathGuard) -> None:
         self._guard = guard
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "write_file",
             "Make a text file in the workspace, or replace the whole content of one. Folders that are missing are"
             " made. To change a part of a file, use edit_file.",
             schema_of(WriteFileArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It writes in the workspace."""
-        return frozenset({Effect.WRITE})
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
         """Show the new content as a diff.
@@ -139,10 +119,6 @@ class WriteFile:
         change = Change(before, content)
         done = "written" if before.exists else "made"
         return plan(self._guard, [change], context, f"{quoted(change.path)}: {done}, {count(change)} lines.")
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Plan and carry out."""
-        return await (await self.plan(arguments, context)).carry_out()
 
 
 def replaced(text: str, edit: Edit, name: str, *, crlf: bool = False) -> str:

@@ -56,25 +56,18 @@ class Walked(msgspec.Struct):
 class ListFiles:
     """Lists files below a folder, folders too full to show in one row each."""
 
+    # It only reads.
+    effects = frozenset({Effect.READ})
+
     def __init__(self, guard: PathGuard) -> None:
         self._guard = guard
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "list_files",
             "List the files of the workspace below a folder, sorted, one path a line, relative to the"
             " workspace root. What the ignore files hide is left out. When there are too many, folders are"
             " shown with the number of their files.",
             schema_of(ListFilesArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It only reads."""
-        return frozenset({Effect.READ})
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """List the files.

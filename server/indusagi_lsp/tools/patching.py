@@ -9,9 +9,10 @@ from msgspec import Meta
 from indusagi_lsp.contract.errors import ToolFailed
 from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted
-from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext
 from indusagi_lsp.tools.arguments import Arguments, schema_of, validate_arguments
-from indusagi_lsp.tools.changes import Change, count, original, plan
+from indusagi_lsp.tools.base import Planning
+from indusagi_lsp.tools.changes import Change, absent, count, existing, plan
 from indusagi_lsp.tools.patches import FilePatch, apply, parse
 
 if TYPE_CHECKING:
@@ -33,27 +34,20 @@ class ApplyPatchArguments(Arguments, frozen=True):
     ]
 
 
-class ApplyPatch:
+class ApplyPatch(Planning):
     """Applies a patch."""
+
+    # It writes in the workspace.
+    effects = frozenset({Effect.WRITE})
 
     def __init__(self, guard: PathGuard) -> None:
         self._guard = guard
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "apply_patch",
             "Apply a unified diff to files of the workspace: change, make (--- /dev/null), remove (+++ /dev/null) or"
             " rename them. The lines around each change must be those of the file. All files are changed, or none.",
             schema_of(ApplyPatchArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It writes in the workspace."""
-        return frozenset({Effect.WRITE})
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
         """Apply the patch in memory, and show what comes of it.
@@ -81,20 +75,11 @@ class ApplyPatch:
         told = "\n".join(f"{quoted(change.path)}: {_verb(change)}, {count(change)} lines" for change in changes)
         return plan(self._guard, changes, context, told)
 
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Plan and carry out."""
-        return await (await self.plan(arguments, context)).carry_out()
-
     async def _changes(self, patch: FilePatch, context: ToolContext) -> list[Change]:
-        before = await original(self._guard, patch.path, context)
         if patch.kind == "add":
-            if before.exists:
-                msg = f"{quoted(patch.path)} is there already."
-                raise ToolFailed(msg, hint="Change it instead of making it.")
+            before = await absent(self._guard, patch.path, context, hint="Change it instead of making it.")
             return [Change(before, apply("", patch))]
-        if not before.exists:
-            msg = f"There is no {quoted(patch.path)}."
-            raise ToolFailed(msg)
+        before = await existing(self._guard, patch.path, context)
         if patch.kind == "delete":
             if before.unsaved:
                 msg = f"{quoted(patch.path)} has changes in the editor that are not saved."
@@ -107,10 +92,7 @@ class ApplyPatch:
         after = apply(before.text.text, patch)
         if patch.target is None:
             return [Change(before, after)]
-        target = await original(self._guard, patch.target, context)
-        if target.exists:
-            msg = f"{quoted(patch.target)} is there already."
-            raise ToolFailed(msg)
+        target = await absent(self._guard, patch.target, context)
         # A renamed script is still one that can be run.
         return [Change(target, after, before.seen.mode), Change(before, None)]
 

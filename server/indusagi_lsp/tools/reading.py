@@ -61,25 +61,18 @@ class Lines(msgspec.Struct, frozen=True):
 class ReadFile:
     """Shows lines of one file with their numbers."""
 
+    # It only reads.
+    effects = frozenset({Effect.READ})
+
     def __init__(self, guard: PathGuard) -> None:
         self._guard = guard
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "read_file",
             "Read a text file of the workspace. Each line is shown as its number, a tab, and the line"
             f" itself; the number and the tab are not part of the file. At most {MAX_LINES} lines come at"
             " once; ask for a range to see more.",
             schema_of(ReadFileArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It only reads."""
-        return frozenset({Effect.READ})
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """Read the lines.

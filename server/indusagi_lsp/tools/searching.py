@@ -70,27 +70,20 @@ class SearchText:
         seconds: that one search may take.
     """
 
+    # It only reads.
+    effects = frozenset({Effect.READ})
+
     def __init__(self, guard: PathGuard, *, ripgrep: str | None = "auto", seconds: float = MAX_SECONDS) -> None:
         self._guard = guard
         self._ripgrep = ripgrep
         self._seconds = seconds
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             "search_text",
             "Search the text files of the workspace line by line with a regular expression. What the"
             " ignore files hide is left out. Shows each file's path and, below it, matching lines with their"
             f" numbers; at most {MAX_MATCHES} matches.",
             schema_of(SearchTextArguments),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
-        return self._spec
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        """It only reads."""
-        return frozenset({Effect.READ})
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """Search.

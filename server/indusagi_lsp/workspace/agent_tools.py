@@ -19,7 +19,7 @@ from indusagi_lsp.contract.turns import Turn, turn_to_json
 from indusagi_lsp.memory import MemoryService, MemorySource, ScoredEntry
 from indusagi_lsp.sessions import Session
 from indusagi_lsp.sessions.search import Hit, SearchIndex
-from indusagi_lsp.tools import Arguments, schema_of, validate_arguments
+from indusagi_lsp.tools import Arguments, Planning, schema_of, validate_arguments
 
 MAX_TURNS = 8
 MAX_TURN_CHARS = 6_000
@@ -96,7 +96,7 @@ class Recall:
         return ToolOutcome("\n".join(parts) or "Nothing was found. Try other words.")
 
 
-class Remember:
+class Remember(Planning):
     """Writes a fact down. The user is asked each time, with the exact text."""
 
     effects = frozenset({Effect.WRITE})
@@ -118,10 +118,6 @@ class Remember:
             return await self._write(asked, context.session_id)
 
         return PlannedCall(asked.text, write, afresh=True)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Remember it without asking; the conductor plans and asks first."""
-        return await (await self.plan(arguments, context)).carry_out()
 
     async def _write(self, asked: RememberArguments, session_id: str) -> ToolOutcome:
         try:

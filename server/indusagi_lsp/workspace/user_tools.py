@@ -14,7 +14,7 @@ from indusagi_lsp.contract.text import visible_line
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.uris import normalise_uri, path_to_uri
-from indusagi_lsp.tools import Arguments, PathGuard, schema_of, validate_arguments
+from indusagi_lsp.tools import Arguments, PathGuard, Planning, schema_of, validate_arguments
 from indusagi_lsp.tools.lookups import refuse_outside
 
 MAX_SHOWN = 200
@@ -43,7 +43,7 @@ class DiagnosticsArguments(Arguments, frozen=True):
     ] = None
 
 
-class AskUser:
+class AskUser(Planning):
     """Asks the user something, and waits for the answer.
 
     Args:
@@ -86,10 +86,6 @@ class AskUser:
             return ToolOutcome(answer)
 
         return PlannedCall(asked.question, carry_out, asks=False, waits=True)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Ask."""
-        return await (await self.plan(arguments, context)).carry_out()
 
 
 class Diagnostics:

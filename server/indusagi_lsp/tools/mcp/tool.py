@@ -11,6 +11,7 @@ from indusagi_lsp.contract.errors import ToolFailed
 from indusagi_lsp.contract.models import ToolSpec
 from indusagi_lsp.contract.text import quoted
 from indusagi_lsp.contract.tools import Effect, PlannedCall, ToolContext, ToolOutcome
+from indusagi_lsp.tools.base import Planning
 from indusagi_lsp.tools.mcp.offers import Offer, check_arguments
 from indusagi_lsp.tools.mcp.server import Server
 
@@ -18,7 +19,7 @@ _ANYTHING = frozenset({Effect.READ, Effect.WRITE, Effect.EXECUTE, Effect.NETWORK
 _READS = frozenset({Effect.READ})
 
 
-class McpTool:
+class McpTool(Planning):
     """One tool of one server.
 
     Args:
@@ -67,10 +68,6 @@ class McpTool:
             return await self._server.call(self._offer, jsontext.loads(sent), context)
 
         return PlannedCall(self._action(sent.decode("utf-8")), carry_out, asks=not self._only_reads)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        """Call it without asking; the conductor plans and asks first."""
-        return await (await self.plan(arguments, context)).carry_out()
 
     def _action(self, arguments: str) -> str:
         """The form of server and tool is part of it, so that a permission for this call does not outlive a change."""
