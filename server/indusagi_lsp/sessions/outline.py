@@ -151,7 +151,13 @@ class Outlines:
         if status.st_size < LARGE or not self._enabled:
             return None
         kept = self._read(name)
-        return kept.outline.summary if kept is not None and kept.stamp == Stamp.of(status) else None
+        if kept is None or kept.stamp != Stamp.of(status):
+            return None
+        summary = kept.outline.summary
+        if summary.head is None:
+            written_at = status.st_mtime_ns // 1_000_000
+            summary = msgspec.structs.replace(summary, updated_at=max(summary.created_at, written_at))
+        return summary
 
     def look(self, name: str, limit: int) -> Look | None:
         """The newest `limit` turns of a large session, without reading it as a whole; None if that is not possible.

@@ -7,6 +7,7 @@ disk refuses, it raises a `PersistenceFault`, and the records go out with the ne
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,15 @@ class Session(Journal):
     async def summary(self) -> SessionSummary:
         """What a list shows of the session, as it is now."""
         return summarize_state(self._state)
+
+    def known_summary(self, status: os.stat_result) -> SessionSummary | None:
+        """The summary, where what is in memory is what a file of that status says; called in a thread."""
+        known = self._log.known()
+        if known is None or self._queue or not known.end == known.status.st_size == status.st_size:
+            return None
+        if known.status.st_ino != status.st_ino or self._state.head != self.graph.leaf:
+            return None
+        return summarize_state(self._state, written_at=status.st_mtime_ns // 1_000_000)
 
     def preload(self) -> bool:
         """Look at the live path for the first time, which costs most, where it fits in memory. Blocks.

@@ -61,7 +61,9 @@ class SessionStore:
         self._summing = asyncio.Lock()
         derived = DerivedFiles(self.folder, signer)
         self.outlines = Outlines(self.folder, derived, enabled=not self.migrators)
-        self._summaries = SummaryCache(self.folder, self.fresh_state, self.migrators, derived, self.outlines)
+        self._summaries = SummaryCache(
+            self.folder, self.fresh_state, self.migrators, derived, self._known_summary, self.outlines
+        )
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -227,7 +229,7 @@ class SessionStore:
 
     def open_sessions(self, session_id: str) -> list[Session]:
         """The sessions of that id that are open here."""
-        return [session for session in self._open if session.id == session_id]
+        return [session for session in tuple(self._open) if session.id == session_id]
 
     def open_ids(self) -> set[str]:
         """The ids of the sessions that are open here."""
@@ -238,6 +240,14 @@ class SessionStore:
         self._open = {one for one in self._open if one is not session}
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _known_summary(self, session_id: str, status: os.stat_result) -> SessionSummary | None:
+        """What a list shows of a session whose file has that status, from memory or from its outline."""
+        for session in self.open_sessions(session_id):
+            summary = session.known_summary(status)
+            if summary is not None:
+                return summary
+        return self.outlines.summary(session_id, status)
 
     def _log(self, session_id: str) -> SessionLog:
         return SessionLog(self.folder, session_id, calls=self._calls, now_ms=self.clock.now_ms)

@@ -113,12 +113,15 @@ class SummaryCache:
         fresh: Callable[[str], SessionState],
         migrators: Sequence[Migrator],
         derived: DerivedFiles,
+        known: Callable[[str, os.stat_result], SessionSummary | None],
         outlines: Outlines,
     ) -> None:
+        """`known` gives the summary of a session without reading it, where its file still has the given status."""
         self._folder = folder
         self._fresh = fresh
         self._migrators = migrators
         self._derived = derived
+        self._known = known
         self._outlines = outlines
         self._entries: dict[str, _Entry] | None = None
 
@@ -151,7 +154,7 @@ class SummaryCache:
 
     def _summarize(self, name: str, status: os.stat_result) -> _Entry:
         seen = time.time_ns()
-        summary = self._outlines.summary(name, status)
+        summary = self._known(name, status)
         if summary is None:
             state = self._fresh(name)
             loaded = load(state, self._folder.path(name), self._migrators)

@@ -13,7 +13,7 @@ import pytest
 from indusagi_lsp.contract.errors import InvalidInput, NodeNotFound
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import assistant, user
-from indusagi_lsp.sessions import SessionStore, outline
+from indusagi_lsp.sessions import SessionStore, outline, summaries
 
 CWD = "file:///workspace"
 PADDING = "x" * 60_000
@@ -104,6 +104,30 @@ async def test_a_list_takes_what_is_kept_in_the_place_of_reading(
     (summary,) = await window().summaries()
     assert (summary.title, summary.turns, summary.trusted) == ("hello", 2, True)
     assert not read
+
+
+async def test_a_list_knows_the_open_sessions_without_reading_them(
+    store: SessionStore, window: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await store.create(cwd=CWD, session_id="s")
+    theirs = await window().create(cwd=CWD, session_id="t")
+    for number in range(3):
+        (node,) = await session.append([user(str(number))])
+        await session.usage(node.id, Usage(10, number, 1, 2, 0.5), "m:m", "m")
+    await session.update(title="named")
+    read = await window().summaries()
+    kept(store, "t").unlink()
+    real = summaries.load
+    loaded: list[str] = []
+    monkeypatch.setattr(summaries, "load", lambda state, path, *more: loaded.append(path) or real(state, path, *more))
+    assert await store.summaries() == read
+    assert loaded == [theirs.path]
+
+    loaded.clear()
+    with open(session.path, "ab") as file:
+        file.write(b'{"type":"session","id":"s","title":"by others"}\n')
+    assert {one.id: one.title for one in await store.summaries()}["s"] == "by others"
+    assert session.path in loaded
 
 
 @pytest.mark.parametrize(
