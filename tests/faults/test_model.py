@@ -128,6 +128,37 @@ class Sessions(RuleBasedStateMachine):
             (self.root / "merged").write_bytes(content + content)
             (self.root / "merged").replace(path)
 
+    @rule(
+        window=st.integers(0, 1),
+        how=st.sampled_from(["delete", "rename", "replace", "cut"]),
+        part=st.floats(0, 1),
+    )
+    def the_file_is_gone_replaced_or_cut_and_a_window_that_knew_it_goes_on(
+        self, window: int, how: str, part: float
+    ) -> None:
+        path = self.root / "s.jsonl"
+        # While a run seems to be under way a refresh does not take a replaced file in; an append does.
+        self.append(window, 1)
+        content = path.read_bytes()
+        kept = content[: int(len(content) * part)]
+        if how == "delete":
+            path.unlink()
+        elif how == "rename":
+            path.replace(self.root / "s.jsonl.bak")
+        elif how == "replace":
+            (self.root / "copy").write_bytes(kept)
+            (self.root / "copy").replace(path)
+        else:
+            os.truncate(path, len(kept))
+            # What is neither in memory nor on the disk is lost: of other branches a window knows the places alone.
+            graph = self.windows[window].graph
+            here = logs.contents(logs.read(self.root)).keys() | {node for node in graph.ids if graph.turn(node)}
+            self.said = {node: turn for node, turn in self.said.items() if node in here}
+        if how in ("replace", "cut"):
+            self.clean = False
+        self.append(window, 1)
+        self.refresh(1 - window)
+
     @rule(window=st.integers(0, 1))
     def refresh(self, window: int) -> None:
         session = self.windows[window]

@@ -8,7 +8,7 @@ written out of order; cycles are cut when they come in, so every walk ends. Noth
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from indusagi_lsp.contract.clock import Clock, SystemClock
@@ -121,6 +121,14 @@ class SessionGraph:
         """Every node, in the order in which they came. What is not in memory is read from the file, piece by piece."""
         for start in range(0, len(self._ids), _PIECE):
             yield from self._nodes(range(start, min(start + _PIECE, len(self._ids))))
+
+    def some(self, nodes: Iterable[str]) -> list[Node]:
+        """These nodes, in this order; what is not in memory is read from the file, in few pieces.
+
+        Raises:
+            NodeNotFound: there is no node of one of these ids.
+        """
+        return self._nodes([self._at(node) for node in nodes])
 
     def depth(self, node: str | None) -> int:
         """How many turns lead to `node`, itself included.

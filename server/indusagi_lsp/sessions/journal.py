@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,14 +19,14 @@ from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault, Session
 from indusagi_lsp.contract.turns import ASSISTANT, Turn
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.log import FileChanged, Loaded, SessionDeleted, SessionLog, Written
-from indusagi_lsp.sessions.nodes import Node, hash_node, new_node, node_line, node_text
+from indusagi_lsp.sessions.nodes import Node, new_node
+from indusagi_lsp.sessions.queued import Line, carry_over, rescue
 from indusagi_lsp.sessions.state import FileSource, SessionState, load, take_news
 
 if TYPE_CHECKING:
     from indusagi_lsp.sessions.store import SessionStore
 
 _ATTEMPTS = 5
-_BACKGROUND_SYNC = 8 << 20
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -46,15 +46,6 @@ class Change(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.added or self.diverged or self.reloaded or self.missing or self.rewritten)
-
-
-class Line(msgspec.Struct, frozen=True):
-    """A queued line: of a `node`, of a `head` (leaf and mac), or of a `record` of another type."""
-
-    data: bytes
-    node: str | None = None
-    record: Mapping[str, Any] | None = None
-    head: tuple[str | None, str | None] | None = None
 
 
 class Journal:
@@ -325,39 +316,21 @@ class Journal:
         return last.role != ASSISTANT or bool(last.tool_calls)
 
     async def _recover(self) -> None:
-        """The file is not ours any more: read it anew, and queue again what of our live path it lacks.
+        """The file is not ours any more: read it anew, and queue again what it lacks of what was said.
 
-        Where it is only gone, it is put back first, as it was: what is in memory is less than what it held (other
-        branches' condensations, records that are not understood).
+        Where it is only gone, it is put back first, as it was: what is in memory is less than what it held (records
+        that are not understood).
         """
         gone = await asyncio.to_thread(self._put_back)
         state, log_status = self._store.fresh_state(self.id), None
-        mine = await asyncio.to_thread(self._rescue)
         try:
             log_status = await asyncio.to_thread(load, state, self.path, self._store.migrators)
+            mine = await asyncio.to_thread(rescue, self.graph, state.graph)
         except OSError as error:
             msg = f"Session {self.id} cannot be read: {error.strerror or error}."
             raise PersistenceFault(msg) from error
 
-        fields = dict(self._state.fields)
-        queued = {line.node: None for line in self._queue if line.node is not None}
-        # What was said while the file was read is in the queue and in memory, and must not go with the old graph.
-        rescued = {node.id for node in mine}
-        mine += [self.graph.node(node) for node in queued if node not in rescued and node in self.graph]
-        lines: list[Line] = []
-        if log_status is None and fields:
-            state.take_record({"type": "session", **fields})
-            lines.append(Line(jsontext.dumps({"type": "session", **fields}) + b"\n"))
-        for node in mine:
-            if node.id in state.graph:
-                continue
-            text = node_text(node.parent, node.turn, node.created_at)
-            state.graph.put(node, len(text))
-            if node.id not in queued:
-                lines.append(Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
-        for line in self._queue:
-            if line.record is not None:
-                state.take_record(line.record)
+        lines = carry_over(self._state, state, mine, self._queue, self._store.clock.now_ms())
         leaf, own = self.graph.leaf, self._own
         theirs, told = state.head, self._missing
         self._adopt(state, log_status)
@@ -385,11 +358,6 @@ class Journal:
                 return self._log.put_back(content)
         except SessionDeleted:
             raise SessionNotFound(self.id) from None
-
-    def _rescue(self) -> list[Node]:
-        """The nodes of our live path that can still be read and are what their ids say."""
-        nodes = self.graph.nodes_to(self.graph.leaf)
-        return [node for node in nodes if hash_node(node.parent, node.turn, node.created_at) == node.id]
 
     async def _reload(self) -> Change:
         """Read the file anew, because it was replaced, cut, or deleted by others."""
@@ -435,6 +403,9 @@ class Journal:
             return
         async with self._io:
             self.notices.append(await asyncio.to_thread(self._log.rewrite, failure))
+            # What is said from here on does not stand in the old file.
+            fd, _ = self._log.begin_sync()
+            self.graph.source = FileSource(self.path, self._store.migrators, fd)
 
     def _sync_in_background(self) -> None:
         if self._syncing is not None and not self._syncing.done():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.contract.approvals import ApprovalRequest, Verdict
@@ -16,19 +16,19 @@ from indusagi_lsp.contract.errors import InvalidInput, InvalidState
 from indusagi_lsp.contract.events import CondenseTrigger
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import ASSISTANT, TOOL, Turn
-from indusagi_lsp.sessions.journal import Journal, Line
+from indusagi_lsp.sessions.journal import Journal
 from indusagi_lsp.sessions.liveview import LiveView
 from indusagi_lsp.sessions.log import SessionLog
 from indusagi_lsp.sessions.nodes import Node, TurnLike, as_turn, node_line, node_text
 from indusagi_lsp.sessions.outline import Look, look_at
-from indusagi_lsp.sessions.state import LoadReport, SessionMeta, SessionState
+from indusagi_lsp.sessions.queued import Line
+from indusagi_lsp.sessions.state import LoadReport, SessionMeta, SessionState, usage_record
 from indusagi_lsp.sessions.summaries import SessionSummary, summarize_state
 from indusagi_lsp.sessions.view import open_answers
 
 if TYPE_CHECKING:
     from indusagi_lsp.sessions.store import SessionStore
 
-_ATTEMPTS = 5
 _BACKGROUND_SYNC = 8 << 20
 
 
@@ -346,17 +346,7 @@ class Session(Journal):
 
     async def usage(self, node: str, usage: Usage, model: str, provider: str) -> None:
         """Keep what an assistant turn took."""
-        record: dict[str, Any] = {
-            "type": "usage",
-            "node": node,
-            "input": usage.input,
-            "output": usage.output,
-            "cacheRead": usage.cache_read,
-            "cacheWrite": usage.cache_write,
-        }
-        if usage.cost is not None:
-            record["cost"] = usage.cost
-        await self.write({**record, "model": model, "provider": provider})
+        await self.write(usage_record(node, usage, model, provider))
 
     async def receipt(self, node: str, call_id: str, stage: str) -> None:
         """Keep that a tool call was `started` or has `finished`."""
@@ -404,14 +394,20 @@ class Session(Journal):
         """Queue the first record of a new session."""
         self._enqueue(record)
 
-    def take_path(self, nodes: Sequence[Node], *, own: bool) -> None:
-        """Queue the nodes of another session, under the ids that they have, and a head on the last of them."""
+    def records_about(self, nodes: Container[str]) -> list[dict[str, Any]]:
+        """The records that these turns need to keep their meaning in another session."""
+        return self._state.about(nodes, self._store.clock.now_ms())
+
+    def take_path(self, nodes: Sequence[Node], records: Iterable[dict[str, Any]], *, own: bool) -> None:
+        """Queue the nodes of another session, under the ids that they have, a head on the last, and their records."""
         self._own = own
         for node in nodes:
             text = node_text(node.parent, node.turn, node.created_at)
             self.graph.put(node, len(text))
             self._queue.append(Line(node_line(node.id, text, node.turn, node.parent, node.created_at), node.id))
         self._enqueue_head("fork")
+        for record in records:
+            self._enqueue(record)
 
     # --- inside -----------------------------------------------------------------------------------
 

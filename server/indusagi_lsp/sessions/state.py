@@ -7,7 +7,7 @@ import io
 import os
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -117,6 +117,8 @@ class SessionState:
         self.own_labels: dict[str, str] = {}
         self.condensations: list[dict[str, Any]] = []
         self.usages: dict[str, Usage] = {}
+        self._answered_by: dict[str, tuple[str | None, str | None]] = {}
+        self._names: dict[tuple[str | None, str | None], tuple[str | None, str | None]] = {}
         self.receipts: dict[tuple[str, str], str] = {}
         self.last_by: str | None = None
         self.updated_at = 0
@@ -214,6 +216,9 @@ class SessionState:
             counts[3],
             float(cost) if isinstance(cost, (int, float)) else None,
         )
+        names = (_text(raw.get("model")), _text(raw.get("provider")))
+        # Few models answer many turns: the same pair is kept once.
+        self._answered_by[node] = self._names.setdefault(names, names)
 
     def _take_head(self, head: Head, before: int, batch: Batch) -> None:
         order = self._order
@@ -267,6 +272,28 @@ class SessionState:
                 labels.setdefault(copy, inherited)
         return labels
 
+    def about(self, nodes: Container[str], now: int) -> list[dict[str, Any]]:
+        """The records that turns need to keep their meaning in another file: condensations, labels, costs, receipts.
+
+        Args:
+            nodes: the ids of the turns.
+            now: milliseconds since the epoch; when a receipt says that it was written.
+        """
+        records = [record for record in self.condensations if record.get("summary") in nodes]
+        records += [
+            {"type": "label", "node": node, "name": name} for node, name in self.labels.items() if node in nodes
+        ]
+        for node, usage in self.usages.items():
+            if node in nodes:
+                records.append(usage_record(node, usage, *self._answered_by[node]))
+        # Without its receipt a call would be said never to have started, and could be asked for again.
+        records += [
+            {"type": "receipt", "node": node, "callId": call, "stage": stage, "at": now}
+            for (node, call), stage in self.receipts.items()
+            if node in nodes
+        ]
+        return records
+
     def note_head(self, leaf: str | None, mac: str | None) -> None:
         """Take in a head that we wrote ourselves."""
         if mac is not None:
@@ -317,10 +344,14 @@ class SessionState:
 
 
 class FileSource:
-    """Reads nodes from the file that was scanned, through a descriptor of its own: a deleted file can still be read."""
+    """Reads nodes from the file that was scanned, through a descriptor of its own: a deleted file can still be read.
 
-    def __init__(self, path: str, migrators: Sequence[Migrator]) -> None:
-        self._fd = open_fd(path)
+    Args of the constructor: the file's path, and what migrates its records; `fd` is a descriptor of the file that is
+    open already, and belongs to the source from then on.
+    """
+
+    def __init__(self, path: str, migrators: Sequence[Migrator], fd: int | None = None) -> None:
+        self._fd = open_fd(path) if fd is None else fd
         self._calls = OsCalls()
         self._decode = reader(migrators)
         self.status = os.fstat(self._fd)
@@ -407,6 +438,21 @@ def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _HUGE:
         return 0
     return int(value)
+
+
+def usage_record(node: str, usage: Usage, model: str | None, provider: str | None) -> dict[str, Any]:
+    """What is kept of an assistant turn's tokens and cost; `model` and `provider` answered it."""
+    record: dict[str, Any] = {
+        "type": "usage",
+        "node": node,
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+    }
+    if usage.cost is not None:
+        record["cost"] = usage.cost
+    return {**record, "model": model, "provider": provider}
 
 
 def totals(usages: Iterable[Usage]) -> Usage:

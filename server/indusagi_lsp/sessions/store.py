@@ -171,18 +171,7 @@ class SessionStore:
             "model": meta.model,
         }
         session = await self._create(fields, None)
-        session.take_path(nodes, own=own)
-        kept = {node.id for node in nodes}
-        for record in source.condensations:
-            if record.get("summary") in kept:
-                await session.write(record)
-        for node, name in source.labels.items():
-            if node in kept:
-                await session.write({"type": "label", "node": node, "name": name})
-        for (node, call), stage in source.receipts.items():
-            # Without its receipt a call would be said never to have started, and could be asked for again.
-            if node in kept:
-                await session.receipt(node, call, stage)
+        session.take_path(nodes, source.records_about({node.id for node in nodes}), own=own)
         await session.flush()
         return session
 

@@ -205,6 +205,21 @@ async def test_what_the_disk_dropped_is_written_again(
     assert words(await window().open("s")) == ["a", "b", "c"]
 
 
+async def test_what_is_said_after_the_file_was_written_anew_can_be_read_and_put_back(
+    session: Session, calls: BadCalls, window: Callable[..., SessionStore]
+) -> None:
+    calls.fail["datasync"] = [errno.EIO]
+    await session.append([user("c")], durable=True)
+    await session.append([assistant("d")])
+    content = Path(session.path).read_bytes()
+    session.graph._cache.clear()
+    assert words(session) == ["a", "b", "c", "d"]
+    os.unlink(session.path)
+    await session.append([user("e")])
+    assert Path(session.path).read_bytes().startswith(content)
+    assert words(await window().open("s")) == ["a", "b", "c", "d", "e"]
+
+
 @pytest.mark.parametrize("failing", ["write", "datasync", "replace"])
 async def test_when_the_new_file_fails_too_nothing_is_lost_and_nothing_is_claimed(
     session: Session, calls: BadCalls, window: Callable[..., SessionStore], failing: str

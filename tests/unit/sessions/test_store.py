@@ -14,6 +14,7 @@ from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFoun
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import TextBlock, ToolCallBlock, ToolResultBlock, Turn, assistant, user
 from indusagi_lsp.sessions import SessionStore, hash_node
+from indusagi_lsp.sessions.oscalls import OsCalls
 
 CWD = "file:///workspace"
 
@@ -544,3 +545,31 @@ async def test_a_fork_knows_of_a_call_that_was_started(window) -> None:
     forked = await session.fork_to_new(caller.id)
     assert forked.model_view()[-1] == session.model_view()[-1]
     assert "effects are unknown" in forked.model_view()[-1].tool_results[0].output
+
+
+async def test_a_fork_keeps_labels_costs_and_condensations_in_one_write(
+    window: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await window().create(cwd=CWD)
+    [_, b, c] = await session.append([user("a"), assistant("b"), user("c")])
+    await session.usage(b.id, Usage(10, 5, 2, 1, 0.25), "provider:m", "provider")
+    await session.condense(user("summary"), 2)
+    [d] = await session.append([assistant("d")])
+    await session.usage(d.id, Usage(7, 3), "provider:n", "provider")
+    await session.label(c.id, "here")
+    writes: list[bytes] = []
+    write = OsCalls.write
+    monkeypatch.setattr(OsCalls, "write", lambda calls, fd, data: writes.append(data) or write(calls, fd, data))
+    forked = await session.fork_to_new(d.id)
+    assert len(writes) == 1
+    await forked.close()
+
+    again = await window().open(forked.id)
+    assert again.usages == {d.id: Usage(7, 3)}
+    kept = [json.loads(line) for line in Path(again.path).read_bytes().splitlines()]
+    [usage] = [record for record in kept if record["type"] == "usage"]
+    assert (usage["model"], usage["provider"]) == ("provider:n", "provider")
+    assert list(again.labels.values()) == ["here"]
+    assert again.condensations == session.condensations
+    parent = await session.fork_to_new(b.id)
+    assert parent.usages == {b.id: Usage(10, 5, 2, 1, 0.25)}

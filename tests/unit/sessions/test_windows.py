@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock, Turn, assistant, user
 from indusagi_lsp.sessions import Change, Session, SessionStore
 
@@ -234,6 +235,41 @@ async def test_a_file_that_lost_our_turns_gets_them_back_with_the_next_one(
     assert again.report.clean
     await second.refresh()
     assert words(second) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["nothing is left", "the beginning is left"])
+@pytest.mark.parametrize("in_place", [True, False])
+async def test_a_file_that_was_cut_gets_all_branches_back_and_what_is_known_of_them(
+    pair: tuple[Session, Session], window: Callable[..., SessionStore], root: Path, in_place: bool, left: int
+) -> None:
+    first, _ = pair
+    size = len(Path(first.path).read_bytes().splitlines(keepends=True)[0]) * left
+    b = first.graph.leaf
+    assert b is not None
+    [call] = await first.append([Turn("assistant", (ToolCallBlock("c1", "run", {}),))])
+    await first.receipt(call.id, "c1", "started")
+    await first.usage(call.id, Usage(3, 4, cost=0.5), "m", "p")
+    await first.label(b, "here")
+    await first.condense(user("summary"), 2)
+    if in_place:
+        os.truncate(first.path, size)
+    else:
+        (root / "copy").write_bytes(Path(first.path).read_bytes()[:size])
+        os.replace(root / "copy", first.path)
+    await first.append([user("e")])
+
+    again = await window().open("s")
+    assert again.report.clean
+    assert again.trusted
+    assert again.meta.cwd == CWD
+    assert words(again) == words(first)
+    assert set(again.graph.leaves()) == {call.id, again.graph.leaf}
+    assert again.receipts == {(call.id, "c1"): "started"}
+    assert again.usages == {call.id: Usage(3, 4, cost=0.5)}
+    assert again.labels == first.labels
+    assert await again.undo_condense() == call.id
+    lines = Path(first.path).read_bytes().splitlines()
+    assert len(lines) == len(set(lines)), "nothing is written twice"
 
 
 async def test_a_truncated_file_without_more_to_say_is_taken_as_it_is(pair: tuple[Session, Session]) -> None:
