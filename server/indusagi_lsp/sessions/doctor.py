@@ -177,6 +177,7 @@ class _Check(msgspec.Struct, frozen=True):
     def _file(self, name: str, path: str, read: Contents, notes: Notes) -> None:
         """Bytes that are no record, welded lines, a missing line end, and the file's mode."""
         healed = False
+        exposed = os.name != "nt" and bool(os.stat(path).st_mode & 0o077)
         if self.repair and (read.broken or read.welded):
             healed = heal_file(self.folder, name, self.clock.now_ms())
         for finding in read.broken:
@@ -184,7 +185,7 @@ class _Check(msgspec.Struct, frozen=True):
         if read.welded:
             text = f"{read.welded} records share a line with something else."
             notes.add(Finding("warning", "welded", text, healed=healed))
-        if os.name != "nt" and os.stat(path).st_mode & 0o077:
+        if exposed:
             text = "Other users of this machine can read the file."
             notes.add(Finding("warning", "mode", text, healed=self.repair and heal_mode(path)))
 

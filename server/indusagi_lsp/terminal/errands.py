@@ -108,7 +108,7 @@ def _imported(result: m.ImportResult) -> str:
         if file.problem is not None:
             rows.append(f"{name}: {file.problem}")
             continue
-        rows.append(f"{name}: {file.added} new of {file.turns} turns, {file.unanswered} calls without result")
+        rows.append(f"{name}: {file.turns} turns, {file.added} nodes are new, {file.unanswered} calls without result")
         rows.extend(f"  skipped {visible_line(line)}" for line in file.skipped)
     return "\n".join(rows) or "There was nothing to import."
 

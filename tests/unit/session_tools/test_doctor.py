@@ -195,6 +195,12 @@ async def test_modes(root: Path) -> None:
     assert (await examine(root, repair=True)).healthy
     assert path.stat().st_mode & 0o777 == 0o600
 
+    path.write_bytes(b"<<<<<<< HEAD\n" + path.read_bytes())
+    path.chmod(0o644)
+    healed = await examine(root, repair=True)
+    assert sorted(codes(healed)) == ["mode", "skipped"], "healing the bytes hides nothing else"
+    assert all(finding.healed for finding in healed.sessions[0].findings)
+
 
 async def test_a_repair_keeps_every_record_and_every_byte(root: Path) -> None:
     unknown = b'{"type":"from-the-future", "x": [1.0, "\xc3\xa9"]}'
