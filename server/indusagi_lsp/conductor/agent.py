@@ -62,7 +62,7 @@ class Agent:
         self._history: History | None = None
         self._condenser: Condenser | None = None
         self._prompts = Prompts(lambda count: self.ledger.publish(QueueChanged(count)))
-        self._allowed: set[str] = set()
+        self._allowed: set[tuple[str, str]] = set()
         self._run: Run | None = None
         self._last: RunSnapshot | None = None
         self._pump: asyncio.Task[None] | None = None

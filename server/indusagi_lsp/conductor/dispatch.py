@@ -64,7 +64,7 @@ class Dispatcher:
         editor: what the tools may ask of it.
         spill: makes an output fit a block.
         audit: writes down what was decided; awaited.
-        allowed: hashes of the actions that the user has allowed for the session; it grows.
+        allowed: what the user has allowed for the session, each a tool with the hash of its action; it grows.
         new_id: makes approval ids.
         seconds: the time that one call may take.
     """
@@ -80,7 +80,7 @@ class Dispatcher:
         editor: Editor,
         spill: Spill,
         audit: Audit,
-        allowed: set[str],
+        allowed: set[tuple[str, str]],
         new_id: NewId,
         seconds: float,
     ) -> None:
@@ -186,7 +186,7 @@ class Dispatcher:
     async def _permitted(self, call: ToolCallBlock, planned: PlannedCall, session_id: str, run_id: str) -> bool:
         """Ask the user, bound to the exact bytes of the action. Any failure to get an answer is a denial."""
         sha256 = hashlib.sha256(planned.action.encode("utf-8", "surrogatepass")).hexdigest()
-        if sha256 in self._allowed and not planned.afresh:
+        if (call.name, sha256) in self._allowed and not planned.afresh:
             return True
 
         options: tuple[Decision, ...] = ("once", "deny") if planned.afresh else ("once", "session", "always", "deny")
@@ -217,7 +217,7 @@ class Dispatcher:
             self._publish(ApprovalResolved(request.id, verdict.decision, verdict.by))
             await uninterrupted(self._audit(request, verdict))
         if verdict.decision in ("session", "always"):
-            self._allowed.add(sha256)
+            self._allowed.add((call.name, sha256))
         return allowed
 
     async def _finish(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:

@@ -80,7 +80,7 @@ class RunParts:
         costs: CostTracker,
         publish: Callable[[RunEvent], None],
         tools: dict[str, Tool],
-        allowed: set[str],
+        allowed: set[tuple[str, str]],
     ) -> None:
         self.config = config
         self.deps = deps

@@ -229,6 +229,28 @@ async def test_a_permission_for_the_session_covers_the_same_bytes_only() -> None
     assert len(asked) == 2
 
 
+async def test_a_permission_for_the_session_is_of_one_tool_alone() -> None:
+    """Two tools may mean different things by the same bytes."""
+
+    class Shown(EchoTool):
+        async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> PlannedCall:
+            return PlannedCall("the same words", lambda: self.run(arguments, context))
+
+    asked: list[str] = []
+
+    async def session(request: ApprovalRequest) -> Decision:
+        asked.append(request.tool)
+        return "session"
+
+    tools = [Shown(name, frozenset({Effect.EXECUTE})) for name in ("one", "other")]
+    calls = [Reply(calls=(call(name),)) for name in ("one", "one", "other")]
+    rig = Rig(ScriptedModel([*calls, "done"]), tools=tuple(tools), approver=session)
+    await rig.agent.submit("go")
+
+    assert [len(tool.runs) for tool in tools] == [2, 1]
+    assert asked == ["one", "other"]
+
+
 async def test_the_run_ends_when_the_model_never_does() -> None:
     rig = Rig(ScriptedModel([Reply(calls=(call("echo"),))], loop=True), tools=(EchoTool(),), max_turns=3)
     final = await rig.agent.submit("go")
