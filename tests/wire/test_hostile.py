@@ -23,7 +23,11 @@ KEY = "sk-canary-5f2a"
 AUDITED = (sys.executable, "-P", str(Path(__file__).with_name("audited.py")))
 LIMIT = 60
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(os.name != "posix", reason="needs pipes, links and sh")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(os.name != "posix", reason="needs pipes, links and sh"),
+]
 
 
 def tree(root: Path, *, without: str | None = None) -> dict[str, Any]:
