@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from typing import NoReturn
 
     from indusagi_lsp.lsp.hosts import HostsFactory
     from indusagi_lsp.transport.serve import Served
@@ -40,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal import main as chat
 
         return chat(arguments[1:])
+    if arguments[:1] == ["acp"]:
+        from indusagi_lsp.acp.main import serve_acp
+
+        return serve_acp(arguments[1:])
     if arguments[:1] == ["workflow"]:
         from indusagi_lsp.terminal.workflow import run_workflow_command
 
@@ -61,7 +64,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="indusagi-lsp",
         description="An agent that lives beside your editor: a language server over stdin and stdout.",
         epilog=(
-            "`indusagi-lsp chat` opens the terminal client, `indusagi-lsp workflow` runs workflows. "
+            "`indusagi-lsp chat` opens the terminal client, `indusagi-lsp workflow` runs workflows, "
+            "`indusagi-lsp acp` serves editors that speak the Agent Client Protocol. "
             f"Errands: {', '.join(ERRANDS)}; each has a --help."
         ),
     )
@@ -130,19 +134,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     code = serve.Session(_make_server(token, hosts_factory), read_fd, write_fd).run(options.client_process_id)
     log.close()
-    return _end(code)
-
-
-def _end(code: int) -> NoReturn:
-    """End the process; a negative `code` is a signal to die of, so that the parent sees what it did."""
-    import os
-    import signal
-
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    # A hung thread must not hold the process, and nothing of ours waits for the interpreter's end.
-    os._exit(code)
+    return serve.end(code)
 
 
 def _hosts_factory(options: argparse.Namespace) -> HostsFactory | None:

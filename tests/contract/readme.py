@@ -31,9 +31,9 @@ def replace(text: str, mark: str, part: str) -> str:
 
 
 def help_part() -> str:
-    """`--help` of the server, of the terminal client and of workflows, as the README shows them."""
+    """`--help` of the server and of its subcommands that have options of their own, as the README shows them."""
     parts = []
-    for arguments in ([], ["chat"], ["workflow"]):
+    for arguments in ([], ["chat"], ["workflow"], ["acp"]):
         done = subprocess.run(
             [sys.executable, "-m", "indusagi_lsp", *arguments, "--help"],
             capture_output=True,

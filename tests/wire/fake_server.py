@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_hosts import FakeHosts
 
-from indusagi_lsp import cli
 from indusagi_lsp.lsp.server import create_server
 from indusagi_lsp.transport import logs, serve
 
@@ -19,4 +18,4 @@ if __name__ == "__main__":
     server = create_server(hosts_factory=FakeHosts, approval_seconds=float(os.environ.get("APPROVAL", "600")))
     code = serve.Session(server, *serve.claim_stdio()).run()
     log.close()
-    cli._end(code)
+    serve.end(code)

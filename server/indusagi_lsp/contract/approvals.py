@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 Decision: TypeAlias = Literal["once", "session", "always", "deny"]
 """`session` holds for the same bytes while the session is open, `always` in this workspace until it is taken back."""
+
+TITLES: Mapping[Decision, str] = {
+    "once": "Allow once",
+    "session": "Allow for this session",
+    "always": "Always allow in this folder",
+    "deny": "Deny",
+}
+"""What a client without words of its own shows for each decision."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from indusagi_lsp.contract.approvals import Decision
+from indusagi_lsp.contract.approvals import TITLES, Decision
 from indusagi_lsp.contract.text import visible
 from indusagi_lsp.lsp.client import ClientFeatures
 from indusagi_lsp.lsp.peer import Peer, PeerError
@@ -16,12 +16,6 @@ from indusagi_lsp.protocol.operations import APPROVE
 
 logger = logging.getLogger(__name__)
 
-TITLES: dict[Decision, str] = {
-    "once": "Allow once",
-    "session": "Allow for this session",
-    "always": "Always allow in this folder",
-    "deny": "Deny",
-}
 _SHOWN = 1500
 _WARNING = 2
 

@@ -1,6 +1,8 @@
-"""Frames of the base protocol: bytes in, message bodies out, and a way back after bytes that make no sense.
+"""Frames: bytes in, message bodies out, and a way back after bytes that make no sense.
 
-A reader that has lost its place looks for the next `Content-Length` header. That is safe: within a JSON body
+Two kinds are spoken: the base protocol of LSP, with a header before each body, and one body a line (`LINES`).
+
+A reader of headers that has lost its place looks for the next `Content-Length` header. That is safe: within a JSON body
 line ends can stand only between tokens, where no header fits, so the text of a header never occurs in a
 well-formed body.
 """
@@ -8,6 +10,8 @@ well-formed body.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -38,6 +42,21 @@ def frame(body: bytes) -> bytes:
         The body behind its header; the length counts bytes.
     """
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class Reader(Protocol):
+    """Cuts a stream of bytes into message bodies."""
+
+    def feed(self, data: bytes) -> list[bytes | FrameError]:
+        """Take more bytes; gives the bodies that are now complete, and where bytes made no sense."""
+        ...
+
+
+class Framing(msgspec.Struct, frozen=True):
+    """How messages are told apart on a stream: a reader for what comes in, and how a body is written."""
+
+    reader: Callable[[], Reader]
+    frame: Callable[[bytes], bytes]
 
 
 class FrameReader:
@@ -131,3 +150,64 @@ class FrameReader:
         if not self._lost:
             found.append(FrameError(reason))
         self._lost = True
+
+
+def line(body: bytes) -> bytes:
+    """One message as a line of its own.
+
+    Args:
+        body: compact JSON, in which no line end can stand.
+    """
+    return body + b"\n"
+
+
+class LineReader:
+    """Cuts a stream of bytes into lines; empty ones are no messages, and one that is too long is skipped."""
+
+    def __init__(self, max_body: int = MAX_BODY) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._max_body = max_body
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | FrameError]:
+        """Take more bytes.
+
+        Args:
+            data: what was read.
+
+        Returns:
+            The lines that are now complete, and one `FrameError` for each that is too long.
+        """
+        found: list[bytes | FrameError] = []
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while (end := buffer.find(b"\n", max(start, self._searched))) >= 0:
+            self._take(bytes(buffer[start:end]).strip(), found)
+            start = end + 1
+        del buffer[:start]
+        # A long line comes in many pieces; none of them is searched twice.
+        self._searched = len(buffer)
+        if self._skipping or len(buffer) > self._max_body:
+            self._lose(found)
+            self._skipping = True
+            buffer.clear()
+            self._searched = 0
+        return found
+
+    def _take(self, body: bytes, found: list[bytes | FrameError]) -> None:
+        if self._skipping:
+            self._skipping = False
+        elif len(body) > self._max_body:
+            self._lose(found)
+        elif body:
+            found.append(body)
+
+    def _lose(self, found: list[bytes | FrameError]) -> None:
+        if not self._skipping:
+            found.append(FrameError(f"a message may have at most {self._max_body} bytes"))
+
+
+HEADERS = Framing(FrameReader, frame)
+LINES = Framing(LineReader, line)

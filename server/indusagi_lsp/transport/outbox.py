@@ -59,6 +59,7 @@ class ThreadedOutbox:
     Args:
         fd: a descriptor of our own, which is closed with the outbox.
         on_broken: called once, from any thread, when the client has closed its end.
+        framing: how a body is written, `framing.frame` or `framing.line`.
         defer: has a function called at the end of the event loop's turn (`loop.call_soon`); without it every frame is
             written at once. With it, frames may be sent from the loop's thread alone.
     """
@@ -68,8 +69,10 @@ class ThreadedOutbox:
         fd: int,
         on_broken: Callable[[], None] = lambda: None,
         defer: Callable[[Callable[[], None]], object] | None = None,
+        framing: Callable[[bytes], bytes] = frame,
     ) -> None:
         self._fd = fd
+        self._frame = framing
         self._defer = defer
         self._deferring = False
         self._busy = False
@@ -87,13 +90,13 @@ class ThreadedOutbox:
 
     def send(self, body: bytes) -> None:
         """Send a control message; it is never dropped, and the call never waits."""
-        data = frame(body)
+        data = self._frame(body)
         with self._lock:
             self._put(data)
 
     def offer(self, stream: str, body: bytes) -> bool:
         """Send an event of `stream`, or say False when it was not taken; `miss` is then due."""
-        data = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        data = self._frame(body)
         with self._lock:
             if self._busy:
                 if self._queued + len(data) > HARD_LIMIT or stream in self._gaps:
@@ -177,7 +180,7 @@ class ThreadedOutbox:
     def _pay_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}
         for gap in gaps.values():
-            self._put(frame(gap))
+            self._put(self._frame(gap))
 
     def _break(self) -> None:
         """Note that the client is gone; the lock is held."""

@@ -10,12 +10,12 @@ import select
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import orjson
 
 from indusagi_lsp.transport import parent
-from indusagi_lsp.transport.framing import FrameError, FrameReader
+from indusagi_lsp.transport.framing import HEADERS, FrameError, Framing
 from indusagi_lsp.transport.lifeline import ENDING_SECONDS, SHUTDOWN_SECONDS, Lifeline
 from indusagi_lsp.transport.outbox import Outbox, ThreadedOutbox
 
@@ -83,6 +83,15 @@ def claim_stdio() -> tuple[int, int]:
     return reader, writer
 
 
+def end(code: int) -> NoReturn:
+    """End the process; a negative `code` is a signal to die of, so that the parent sees what it did."""
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    # A hung thread must not hold the process, and nothing of ours waits for the interpreter's end.
+    os._exit(code)
+
+
 class Session:
     """One client, from its first byte to the end.
 
@@ -91,16 +100,25 @@ class Session:
         read_fd: a descriptor that is read until its end.
         write_fd: a descriptor that is written, and closed at the end.
         lifeline: ends the process when nothing else does.
+        framing: how messages are told apart.
     """
 
-    def __init__(self, server: Served, read_fd: int, write_fd: int, lifeline: Lifeline | None = None) -> None:
+    def __init__(
+        self,
+        server: Served,
+        read_fd: int,
+        write_fd: int,
+        lifeline: Lifeline | None = None,
+        framing: Framing = HEADERS,
+    ) -> None:
         self._server = server
+        self._framing = framing
         self._read_fd = read_fd
         self._lifeline = lifeline or Lifeline()
         self._loop = asyncio.new_event_loop()
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._outbox = ThreadedOutbox(
-            write_fd, lambda: self._end("the client closed its end", None), self._loop.call_soon
+            write_fd, lambda: self._end("the client closed its end", None), self._loop.call_soon, framing.frame
         )
         self._inbox = 0
         self._room = threading.Condition()
@@ -178,7 +196,7 @@ class Session:
 
     def _read(self) -> None:
         """Read until the end of input; runs in a thread of its own."""
-        frames = FrameReader()
+        frames = self._framing.reader()
         while True:
             try:
                 data = os.read(self._read_fd, _READ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indusagi_lsp.contract.errors import IndusagiError, InvalidInput, InvalidState
 from indusagi_lsp.contract.events import RunEvent
@@ -14,23 +14,18 @@ from indusagi_lsp.lsp.chat.answer import INTERVAL, AnswerWriter
 from indusagi_lsp.lsp.chat.text import last_section, node_link, session_of
 from indusagi_lsp.lsp.documents import Document
 from indusagi_lsp.protocol import messages as m
-from indusagi_lsp.protocol.operations import CONDENSE, CONDENSE_UNDO, REMEMBER, SESSION_NEW, SUBMIT
+from indusagi_lsp.protocol.operations import SESSION_NEW, SUBMIT
 from indusagi_lsp.protocol.uris import normalise_uri, uri_to_path
+from indusagi_lsp.workspace.commands import Command, read_command, run_command
 
 if TYPE_CHECKING:
     from indusagi_lsp.lsp.server import IndusagiServer
 
 logger = logging.getLogger(__name__)
 
-_COMMAND = re.compile(r"/([a-z]+)(?:[ \t]+(.*))?\Z", re.DOTALL)
 _FILE = re.compile(r"(?<![\w@])@([^\s@`\"'<>|]+)")
 _TITLE_CHARS = 80
 _MOST_FILES = 20
-COMMANDS = {
-    "condense": "Condense the conversation, reversibly",
-    "undo": "Take the last condensation back",
-    "remember": "Remember the text that follows",
-}
 
 
 class Chats:
@@ -83,10 +78,10 @@ class Chats:
                 hosts = await server.engine.ready()
                 made = await hosts.call(SESSION_NEW, m.SessionNewParams(workspace=workspace, title=title))
                 self.busy[uri] = session_id = bind = str(made.id)
-            command = _COMMAND.match(section.text)
+            command = read_command(section.text)
             writer = AnswerWriter(document, server.editor, bind, self._interval)
-            if command is not None and command.group(1) in COMMANDS:
-                said = await self._command(command.group(1), command.group(2) or "", session_id, workspace)
+            if command is not None:
+                said = await self._command(command, session_id, workspace)
                 await writer.finish(said)
                 return m.ChatSendResult(session_id=session_id, phase="settled", written=not writer.failed)
             return await self._run(document, writer, section.text, session_id, workspace, params.run_id)
@@ -139,23 +134,10 @@ class Chats:
             )
         return m.ChatSendResult(session_id=session_id, phase=phase, written=not writer.failed)
 
-    async def _command(self, name: str, rest: str, session_id: str, workspace: str | None) -> str:
-        """Do what a line `/name rest` says, and tell what came of it."""
+    async def _command(self, command: Command, session_id: str, workspace: str | None) -> str:
         hosts = await self._server.engine.ready()
         try:
-            if name == "condense":
-                params = m.CondenseParams(session_id=session_id, workspace=workspace, instruction=rest or None)
-                done: Any = await hosts.call(CONDENSE, params)
-                if not done.condensed:
-                    return f"Nothing was condensed: {done.reason or 'there is not enough to condense'}."
-                return f"Condensed: {done.before:,} tokens became {done.after:,}. `/undo` takes it back."
-            if name == "undo":
-                await hosts.call(CONDENSE_UNDO, m.SessionParams(session_id=session_id, workspace=workspace))
-                return "The last condensation was taken back."
-            if not rest.strip():
-                return "Write what to remember behind `/remember`."
-            kept: Any = await hosts.call(REMEMBER, m.RememberParams(text=rest.strip(), workspace=workspace))
-            return "Remembered." if kept.created else "That was remembered already."
+            return await run_command(hosts.call, command, session_id, workspace)
         except IndusagiError as error:
             return _failed(error.message, error.hint)
 

@@ -12,12 +12,13 @@ import msgspec
 
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.contract.text import visible, visible_line
-from indusagi_lsp.lsp.chat.chats import COMMANDS, Chats
+from indusagi_lsp.lsp.chat.chats import Chats
 from indusagi_lsp.lsp.chat.text import last_section, links
 from indusagi_lsp.lsp.documents import Document, Position, units_of
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.operations import ABORT, CHAT_SEND, MEMORY_LIST
 from indusagi_lsp.protocol.uris import normalise_uri, uri_to_path
+from indusagi_lsp.workspace.commands import COMMANDS
 
 if TYPE_CHECKING:
     from indusagi_lsp.lsp.server import IndusagiServer
