@@ -23,7 +23,7 @@ def test_generated_files_are_fresh(path):
 def test_every_operation_has_a_handler():
     from indusagi_lsp.workspace.hosts import HANDLERS
 
-    assert {*HANDLERS, *EDITOR_OPERATIONS, "status"} == {operation.name for operation in OPERATIONS}
+    assert {*HANDLERS, *EDITOR_OPERATIONS, "status", "trust"} == {operation.name for operation in OPERATIONS}
 
 
 def test_methods_are_written_in_one_file_only():

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '61883efd9187c578';
+export const MESSAGES_HASH = 'e0c696e3d5ad76f9';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -795,6 +795,15 @@ export interface WorkspaceParams {
   workspace?: string | null;
 }
 
+/**
+ * Grant or withdraw trust in a folder; without `workspace`, in all that are open and in those that come. Where it is
+ * withdrawn, what goes on is ended: runs, commands, workflows. Sessions stay open.
+ */
+export interface TrustParams {
+  trusted: boolean;
+  workspace?: string | null;
+}
+
 /** A model that can be named; `available` says whether it could be called now, `note` why (not). */
 export interface ModelInfo {
   id: string;
@@ -1163,6 +1172,7 @@ export const Methods = {
   workflowResume: 'indusagi/workflow/resume',
   workflowCancel: 'indusagi/workflow/cancel',
   modelsList: 'indusagi/models/list',
+  trust: 'indusagi/trust',
   status: 'indusagi/status',
 } as const;
 
@@ -1204,6 +1214,7 @@ export const Commands = {
   workflowResume: 'indusagi.server.workflow/resume',
   workflowCancel: 'indusagi.server.workflow/cancel',
   modelsList: 'indusagi.server.models/list',
+  trust: 'indusagi.server.trust',
   status: 'indusagi.server.status',
 } as const;
 
@@ -1260,6 +1271,7 @@ export interface Operations {
   'indusagi/workflow/resume': { params: WorkflowResumeParams; result: WorkflowExecution };
   'indusagi/workflow/cancel': { params: WorkflowCancelParams; result: WorkflowCancelResult };
   'indusagi/models/list': { params: WorkspaceParams; result: ModelsListResult };
+  'indusagi/trust': { params: TrustParams; result: StatusResult };
   'indusagi/status': { params: WorkspaceParams; result: StatusResult };
 }
 

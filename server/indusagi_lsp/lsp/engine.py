@@ -15,6 +15,8 @@ from typing import Any
 from indusagi_lsp.contract.errors import IndusagiError
 from indusagi_lsp.lsp.folders import Folder
 from indusagi_lsp.lsp.hosts import Hosts, HostsFactory
+from indusagi_lsp.protocol.messages import TrustParams
+from indusagi_lsp.protocol.operations import TRUST
 from indusagi_lsp.workspace.outlet import Outlet
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Engine:
         self._folders: dict[str, Folder] = {}
         self._open: dict[str, Folder] = {}
         self._trusted = False
+        self._trust_of: dict[str, bool] = {}
         self._hosts: Hosts | None = None
         self._failure: EngineUnavailableError | None = None
         self._turn = asyncio.Lock()
@@ -89,6 +92,15 @@ class Engine:
         if self._hosts is None:
             raise EngineUnavailableError("The server is ending.", hint="Start it again.")
         return self._hosts
+
+    async def trust(self, params: TrustParams) -> Any:
+        """Do the operation `trust`: it holds for the folders that are open, and, asked for all, for those that come."""
+        if params.workspace is None:
+            self._trusted = params.trusted
+            self._trust_of.clear()
+        else:
+            self._trust_of[params.workspace] = params.trusted
+        return await (await self.ready()).call(TRUST, params)
 
     def folders(self) -> list[str]:
         """The URIs of the folders that are open."""
@@ -195,7 +207,8 @@ class Engine:
         for uri, folder in list(self._folders.items()):
             if uri not in self._open:
                 self._open[uri] = folder
-                await self._quietly(hosts.open_folder(uri, folder.name, self._trusted), "a folder could not be opened")
+                trusted = self._trust_of.get(uri, self._trusted)
+                await self._quietly(hosts.open_folder(uri, folder.name, trusted), "a folder could not be opened")
 
     async def _quietly(self, work: Awaitable[Any], failed: str) -> None:
         """One folder's trouble must not be that of the others."""

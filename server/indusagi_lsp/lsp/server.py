@@ -30,7 +30,7 @@ from indusagi_lsp.lsp.receiver import Receiver, Stage
 from indusagi_lsp.lsp.standard import StandardRequests, announce
 from indusagi_lsp.protocol import errors
 from indusagi_lsp.protocol.messages import SessionParams
-from indusagi_lsp.protocol.operations import ABORT, ASK, CHAT_SEND
+from indusagi_lsp.protocol.operations import ABORT, ASK, CHAT_SEND, TRUST
 from indusagi_lsp.transport.framing import FrameError
 from indusagi_lsp.transport.outbox import Outbox
 from indusagi_lsp.transport.serve import Control
@@ -78,7 +78,11 @@ class IndusagiServer(LanguageServer):
         self.operations = OperationRunner(self.engine, self.peer, self.board, self._new_id)
         self.editor = self.outlet.editor = DocumentEditor(self.peer, self.documents, lambda: self.features)
         self.standard = StandardRequests(self)
-        self.operations.local = {ASK.name: self.standard.ask, CHAT_SEND.name: self.standard.send_chat}
+        self.operations.local = {
+            ASK.name: self.standard.ask,
+            CHAT_SEND.name: self.standard.send_chat,
+            TRUST.name: self.engine.trust,
+        }
         self.outlet.on_sessions_changed = self.standard.sessions_changed
         self.receiver = Receiver(self.protocol, self.operations, self.standard, self.peer, self)
 

@@ -940,6 +940,16 @@ class WorkspaceParams(Wire, frozen=True):
     workspace: str | None = None
 
 
+class TrustParams(Wire, frozen=True):
+    """Grant or withdraw trust in a folder; without `workspace`, in all that are open and in those that come.
+
+    Where it is withdrawn, what goes on is ended: runs, commands, workflows. Sessions stay open.
+    """
+
+    trusted: bool
+    workspace: str | None = None
+
+
 class ModelInfo(Full, frozen=True):
     """A model that can be named; `available` says whether it could be called now, `note` why (not)."""
 

@@ -84,6 +84,7 @@ WORKFLOW_RESUME = Operation(
 )
 WORKFLOW_CANCEL = Operation("workflow/cancel", m.WorkflowCancelParams, m.WorkflowCancelResult, "Cancel an execution")
 MODELS_LIST = Operation("models/list", m.WorkspaceParams, m.ModelsListResult, "The models that can be used")
+TRUST = Operation("trust", m.TrustParams, m.StatusResult, "Grant or withdraw trust in folders")
 STATUS = Operation("status", m.WorkspaceParams, m.StatusResult, "The server at a glance")
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -124,6 +125,7 @@ OPERATIONS: tuple[Operation, ...] = (
     WORKFLOW_RESUME,
     WORKFLOW_CANCEL,
     MODELS_LIST,
+    TRUST,
     STATUS,
 )
 

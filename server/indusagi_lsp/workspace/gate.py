@@ -41,7 +41,7 @@ class Gate:
         self.questions: dict[str, m.ApproveParams] = {}
         self.asked: dict[str, m.QuestionParams] = {}
         self._workspace = workspace
-        self._trusted = trusted
+        self.trusted = trusted
         self._mode = mode
         self._outlet = outlet
         self._clock = clock
@@ -49,21 +49,28 @@ class Gate:
     @property
     def lets_act(self) -> bool:
         """Whether an agent may have tools at all that do more than read."""
-        return self._trusted and self._mode() != "readOnly"
+        return self.trusted and self._mode() != "readOnly"
 
     async def decide(self, request: ApprovalRequest) -> Verdict:
         """Decide about one action; `Approver` of every agent here."""
-        if not self.lets_act:
-            return Verdict("deny", "mode" if self._trusted else "untrusted")
+        if (refusal := self._refusal()) is not None:
+            return refusal
         if not request.afresh:
             if self._mode() == "acceptEdits" and set(request.effects) <= EDITS:
                 return Verdict("once", "mode")
             if await asyncio.to_thread(self.permissions.allows, request.tool, request.action):
                 return Verdict("once", "permission")
         decision = await self.ask(request)
+        # Trust may have been withdrawn while the user thought about it.
+        if (refusal := self._refusal()) is not None:
+            return refusal
         if decision == "always" and not request.afresh:
             await asyncio.to_thread(self.permissions.grant, request.tool, request.action, self._clock.now_ms())
         return Verdict(decision)
+
+    def _refusal(self) -> Verdict | None:
+        """The denial of everything, where an agent may not act at all."""
+        return None if self.lets_act else Verdict("deny", "mode" if self.trusted else "untrusted")
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Ask the user, whatever was allowed before; while the question waits, a client can ask for it again."""

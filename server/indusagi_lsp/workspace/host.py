@@ -94,7 +94,6 @@ class Host:
         self.uri = uri
         self.root = root
         self.name = name
-        self.trusted = trusted
         self.models = models
         self.places = places
         self.environ = environ
@@ -152,6 +151,11 @@ class Host:
         )
 
     # --- sessions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the user trusts what is in the folder."""
+        return self.gate.trusted
 
     @property
     def live(self) -> Mapping[str, LiveSession]:
@@ -507,11 +511,38 @@ class Host:
             A notice for each value that was not taken.
         """
         self.settings, self._complaints = merge_settings(*layers)
+        await self._configure_agents()
+        return self._complaints
+
+    async def _configure_agents(self) -> None:
         # A session may be opened or closed while models and rules are read.
         for live in tuple(self._live.values()):
             card = await self._card(live.chosen_model or self.model_id)
             live.agent.configure(await self._agent_config(card))
-        return self._complaints
+
+    async def trust(self, trusted: bool) -> None:
+        """Take other trust, at once; the sessions stay open, and their events go on being counted.
+
+        Where it is withdrawn, what goes on is ended: runs, commands, workflows, MCP servers. Whatever comes after asks
+        the gate, which does not let an agent act any more. Where it is granted, an agent may act from its next run on.
+        """
+        if trusted == self.trusted:
+            return
+        self.gate.trusted = trusted
+        await self._configure_agents()
+        notice = Notice(
+            "info", "trust", f"This folder is {'trusted from now on' if trusted else 'not trusted any more'}."
+        )
+        for live in tuple(self._live.values()):
+            if not trusted:
+                await live.agent.abort()
+            live.agent.ledger.publish(notice)
+        if not trusted:
+            workflows, self._workflows = self._workflows, None
+            if workflows is not None:
+                await workflows.close()
+            await self.toolbox.close()
+        self.changed()
 
     async def close(self) -> None:
         """End every run, every command, and let go of every file.

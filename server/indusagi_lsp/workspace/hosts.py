@@ -78,7 +78,7 @@ HANDLERS: Mapping[str, Handler] = {
     o.WORKFLOW_CANCEL.name: serve_workflows.cancel,
     o.MODELS_LIST.name: serve_models.listing,
 }
-"""The code of each operation that concerns one workspace; `status` concerns them all."""
+"""The code of each operation that concerns one workspace; `status` and `trust` may concern them all."""
 
 
 class Hosts:
@@ -144,15 +144,13 @@ class Hosts:
         await self._prepare()
         async with self._opening.setdefault(uri, asyncio.Lock()):
             known = self._hosts.get(uri)
-            if known is not None and known.trusted == trusted:
+            if known is not None:
+                await known.trust(trusted)
                 return
             root = uri_path(uri)
             if not await asyncio.to_thread(root.is_dir):
                 message = f"{root} is not a folder."
                 raise InvalidInput(message, hint="Open a folder that exists.")
-            if known is not None:
-                del self._hosts[uri]
-                await known.close()
             assert self._models is not None  # noqa: S101 - made by `_prepare`
             assert self._signer is not None  # noqa: S101
             self._hosts[uri] = Host(
@@ -224,6 +222,8 @@ class Hosts:
             raise InvalidState("The server is shutting down.", hint="Start it again.")
         if operation is o.STATUS:
             return self._status(params)
+        if operation is o.TRUST:
+            return await self._trust(params)
         if operation.name in o.EDITOR_OPERATIONS:
             raise InvalidState("That is about a document in an editor.", hint="Ask the language server for it.")
         return await HANDLERS[operation.name](await self._host(params), params)
@@ -261,6 +261,13 @@ class Hosts:
     def _not_open(self, uri: str) -> InvalidInput:
         known = ", ".join(self._hosts) or "none"
         return InvalidInput(f"{uri} is not open here.", hint=f"The open folders are: {known}.")
+
+    async def _trust(self, params: m.TrustParams) -> m.StatusResult:
+        """Grant or withdraw trust in one folder, or in all that are open."""
+        hosts = [await self._host(params)] if params.workspace is not None else list(self._hosts.values())
+        for host in hosts:
+            await host.trust(params.trusted)
+        return self._status(m.WorkspaceParams(workspace=params.workspace))
 
     def _status(self, params: m.WorkspaceParams) -> m.StatusResult:
         if params.workspace is not None and params.workspace not in self._hosts:

@@ -107,7 +107,8 @@ class Toolbox:
         }
 
     async def close(self) -> None:
-        """End every command and every MCP server."""
+        """End every command and every MCP server; a run that is prepared later starts them anew."""
+        servers, self._servers, self._foreign = self._servers, None, {}
         await self.jobs.close()
-        if self._servers is not None:
-            await self._servers.close()
+        if servers is not None:
+            await servers.close()

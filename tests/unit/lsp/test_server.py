@@ -137,6 +137,30 @@ async def test_trust_is_an_explicit_true(trusted, taken):
     assert await session.log() == [("configure", {"model": "m"}), ("open", "file:///tmp/ws", "ws", taken)]
 
 
+async def test_trust_that_changes_holds_for_folders_that_come_later():
+    session = Session()
+    await session.start(workspaceFolders=[WS])
+    other = {"uri": "file:///b", "name": "b"}
+
+    def change(added, removed):
+        event = {"event": {"added": added, "removed": removed}}
+        session.send(method="workspace/didChangeWorkspaceFolders", params=event)
+
+    await session.ask("indusagi/trust", {"trusted": True})
+    change([other], [])
+    await session.ask("indusagi/trust", {"trusted": False, "workspace": "file:///b/"})
+    change([], [other, WS])
+    change([other, WS], [])
+    refused = await session.ask("indusagi/trust", {})
+    assert refused["error"]["code"] == -32602
+    assert [entry[1:] for entry in await session.log() if entry[0] == "open"] == [
+        ("file:///tmp/ws", "ws", False),
+        ("file:///b", "b", True),
+        ("file:///b", "b", False),
+        ("file:///tmp/ws", "ws", True),
+    ]
+
+
 @pytest.mark.parametrize("options", [None, {}, [], "x", 5])
 async def test_options_of_any_shape_never_stop_initialize(options):
     session = Session()
