@@ -121,7 +121,11 @@ decision = 'deny';
 await ask('submit', { sessionId, text: 'Write a file.', runId: 'run-2' });
 assert.ok(!existsSync(join(workspace, 'no.txt')));
 const mine = () => events.filter((one) => one.sessionId === sessionId);
-assert.deepEqual(mine().map((one) => one.seq), mine().map((_, index) => index + 1), 'a gap in the sequence');
+assert.deepEqual(
+  mine().map((one) => one.seq),
+  mine().map((_, index) => index + 1),
+  'a gap in the sequence',
+);
 console.log('asked before it acts');
 
 // --- fork, resume
@@ -178,7 +182,10 @@ async function offered(text) {
     contentChanges: [{ range: { start: end, end }, text }],
   });
   const at = { line: end.line, character: end.character + text.length };
-  const found = await connection.sendRequest(lsp.CompletionRequest.type, { textDocument: { uri: chat.uri }, position: at });
+  const found = await connection.sendRequest(lsp.CompletionRequest.type, {
+    textDocument: { uri: chat.uri },
+    position: at,
+  });
   return (found.items ?? found).map((one) => one.label);
 }
 assert.deepEqual(await offered('/'), ['/condense', '/undo', '/remember']);
