@@ -278,3 +278,22 @@ async def test_a_client_that_never_reads_stderr(start):
         wire.send(method="$/unknown", params={"a": "x" * 300})
     wire.send(id=1, method="indusagi/status")
     assert "result" in await wire.response(1)
+
+
+async def test_a_client_may_ask_before_it_answers(wire):
+    """Some editors answer only after they were served, so the server must not wait for them while it serves."""
+    await wire.initialize()
+    wire.submit(1, "approve rm")
+    question = await wire.until("indusagi/approve")
+    wire.send(id=2, method="indusagi/status")
+    assert "result" in await wire.response(2)
+    wire.send(id=question["id"], result={"decision": "once"})
+    assert "result" in await wire.response(1)
+
+
+async def test_slow_threads_do_not_keep_the_server_from_reading(wire):
+    await wire.initialize()
+    for number in range(40):
+        wire.submit(f"slow-{number}", "thread", runId=f"run-{number}")
+    wire.send(id=1, method="indusagi/status")
+    assert "result" in await wire.response(1)
