@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from contract import readme
@@ -16,6 +17,16 @@ def test_help_is_what_the_program_prints() -> None:
 
 def test_the_table_has_every_setting_with_its_default() -> None:
     assert readme.settings_in(TEXT) == readme.settings()
+
+
+def test_the_extension_declares_every_setting_with_its_default() -> None:
+    manifest = json.loads((readme.ROOT / "vscode-client" / "package.json").read_text("utf-8"))
+    declared = {
+        name.removeprefix("indusagi."): schema["default"]
+        for name, schema in manifest["contributes"]["configuration"]["properties"].items()
+    }
+    wanted = {name: json.loads(default) for name, default in readme.settings().items()}
+    assert {name: declared.get(name) for name in wanted} == wanted
 
 
 def test_every_make_command_that_the_docs_name_exists() -> None:

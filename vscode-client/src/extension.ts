@@ -7,6 +7,7 @@ import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
 import { QuestionDesk } from './host/questions';
 import { Restores } from './host/restore';
+import { concerns, LAUNCH_SETTINGS, SERVER_SETTINGS } from './host/settings';
 import { SessionTree } from './host/sessionTree';
 import { StatusItem } from './host/status';
 
@@ -96,9 +97,9 @@ export function activate(context: vscode.ExtensionContext): void {
       void live.restart();
     }),
     vscode.workspace.onDidChangeConfiguration((change) => {
-      if (['interpreter', 'path', 'logLevel'].some((name) => change.affectsConfiguration(`indusagi.${name}`))) {
+      if (concerns(change, LAUNCH_SETTINGS)) {
         void live.restart();
-      } else if (change.affectsConfiguration('indusagi.model') && live.state === 'running') {
+      } else if (concerns(change, SERVER_SETTINGS) && live.state === 'running') {
         live
           .configure()
           .then(() => chat.refreshModel())

@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = 'e0c696e3d5ad76f9';
+export const MESSAGES_HASH = '38f158e99df7964b';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -886,7 +886,10 @@ export interface WorkflowParams {
   at: number;
 }
 
-/** `indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole. */
+/**
+ * `indusagi/approve`: may this run? `action` is shown to the user. `size` (bytes) and `sha256` are those of the whole
+ * action in UTF-8.
+ */
 export interface ApproveParams {
   approvalId: string;
   workspace: string;

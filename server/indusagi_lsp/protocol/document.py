@@ -35,7 +35,8 @@ can host the agent with them. This is version {version}.
 - `initializationOptions` and the settings section `indusagi` have the same shape; the section wins. Without
   `initializationOptions.trusted: true` the workspace is not trusted.
 - URIs are written in one spelling: lower-case drive letter, nothing encoded that need not be. Compare them decoded.
-- Times are milliseconds since the epoch, sizes are tokens, costs are US dollars, null where they are unknown.
+- Times are milliseconds since the epoch. What counts text counts tokens, but an approval's `size` and a collection's
+  `bytes` are bytes. Costs are US dollars, null where they are unknown.
 
 ## A run
 

@@ -1,7 +1,8 @@
 """The wire types: params and results of every operation, and the payloads of our notifications.
 
 camelCase on the wire; unknown fields are ignored; null and a missing field mean the same. Times are milliseconds since
-the epoch, sizes are tokens, costs are US dollars (null: unknown). Blocks and turns are the session format's JSON.
+the epoch; what counts text counts tokens, but an approval's `size` and a collection's `bytes` are bytes; costs are US
+dollars (null: unknown). Blocks and turns are the session format's JSON.
 """
 
 from __future__ import annotations
@@ -1045,7 +1046,10 @@ class WorkflowParams(Full, frozen=True):
 
 
 class ApproveParams(Full, frozen=True):
-    """`indusagi/approve`: may this run? `action` is shown to the user; `size` and `sha256` are those of the whole."""
+    """`indusagi/approve`: may this run? `action` is shown to the user.
+
+    `size` (bytes) and `sha256` are those of the whole action in UTF-8.
+    """
 
     approval_id: str
     workspace: str

@@ -27,8 +27,9 @@ import {
 } from '../shared/events';
 import { isRecord } from '../shared/guards';
 import { shownProblems } from './diagnostics';
-import { type CommandLine, locateServer, ServerMissing, type ServerSettings } from './locate';
+import { type CommandLine, locateServer, ServerMissing } from './locate';
 import { OneAtATime } from './serial';
+import { launchSettings, serverSettings } from './settings';
 import { asServerError, type Method, type Params, type Result, ServerError } from './wire';
 
 export type ConnectionState = 'starting' | 'running' | 'stopped' | 'failed';
@@ -145,7 +146,7 @@ export class Connection implements vscode.Disposable {
   }
 
   private async launch(): Promise<void> {
-    const line = locateServer(settings(), {
+    const line = locateServer(launchSettings(), {
       platform: process.platform,
       searchPath: process.env['PATH'] ?? '',
       isFile: (file) => fs.statSync(file, { throwIfNoEntry: false })?.isFile() === true,
@@ -308,18 +309,4 @@ function checkVersion(client: LanguageClient): void {
 function homeOrRoot(): string {
   // Never the workspace: a program looked up relative to the working directory must not come from it.
   return process.env['HOME'] ?? process.env['USERPROFILE'] ?? '/';
-}
-
-function settings(): ServerSettings {
-  const values = vscode.workspace.getConfiguration('indusagi');
-  return {
-    path: values.get<string[]>('path', []),
-    interpreter: values.get<string>('interpreter', ''),
-    logLevel: values.get<string>('logLevel', ''),
-  };
-}
-
-/** What the server may know of the settings: never taken from a workspace that is not trusted. */
-function serverSettings(): Record<string, unknown> {
-  return { model: vscode.workspace.getConfiguration('indusagi').get<string>('model', '') };
 }
