@@ -10,6 +10,7 @@ const steps = [
   ['types', 'typescript/bin/tsc', '-p', '.'],
   ['lint', 'eslint/bin/eslint.js', '.'],
   ['format', 'prettier/bin/prettier.cjs', '--check', '--log-level', 'warn', '.'],
+  ['texts', '../scripts/l10n.mjs', '--check'],
   ['tests', 'vitest/vitest.mjs', 'run'],
 ];
 

@@ -15,8 +15,12 @@ vi.mock('vscode', () => ({
   Uri: { joinPath: () => ({ toString: () => 'x' }) },
   commands: { executeCommand: () => Promise.resolve() },
   window: {},
-  workspace: { getConfiguration: () => ({ get: (_name: string, value: unknown) => value }) },
+  workspace: {
+    registerTextDocumentContentProvider: () => ({ dispose: () => undefined }),
+    getConfiguration: () => ({ get: (_name: string, value: unknown) => value }),
+  },
   l10n: { t: (text: string) => text },
+  env: { language: 'en' },
 }));
 
 interface Asked {
@@ -169,4 +173,64 @@ test('a fork hands a prompt back to edit, and leaves the draft alone where there
   expect(posted.filter(({ type }) => type === 'prefill')).toEqual([
     { type: 'prefill', text: 'to edit', replace: true },
   ]);
+});
+
+test('stop takes back a prompt whose session is still being made; it can be sent again', async () => {
+  say({ type: 'submit', text: 'first', mode: 'queue' });
+  await settle();
+  say({ type: 'stop' });
+  await settle();
+  expect(view.chat.head().queued).toEqual([]);
+  expect(view.chat.all()).toMatchObject([{ kind: 'notice', text: 'Stopped.', retry: true }]);
+  open('session/new')[0]?.answer(made('s'));
+  await settle();
+  expect(open('submit')).toEqual([]);
+  say({ type: 'retry' });
+  await settle();
+  expect(open('submit').map(({ params }) => params['text'])).toEqual(['first']);
+});
+
+const file = { id: 'f', label: 'a.py', item: { kind: 'file' as const, uri: 'file:///w/a.py' } };
+
+test('what went with a prompt that failed is attached again, and goes along once when it is repeated', async () => {
+  await show('s');
+  view.attach(file);
+  say({ type: 'submit', text: 'fails', mode: 'queue' });
+  await settle();
+  expect(view.chat.head().attachments).toEqual([]);
+  open('submit')[0]?.refuse(new ServerError('model_failed', 'No.', ''));
+  await settle();
+  expect(view.chat.head().attachments).toMatchObject([{ id: 'f' }]);
+  say({ type: 'retry' });
+  await settle();
+  expect(open('submit').at(-1)?.params['context']).toEqual([file.item]);
+  expect(view.chat.head().attachments).toEqual([]);
+});
+
+test('what went with a failed prompt of another session is not attached here', async () => {
+  await show('s');
+  view.attach(file);
+  say({ type: 'submit', text: 'fails', mode: 'queue' });
+  await settle();
+  await show('other');
+  open('submit')[0]?.refuse(new ServerError('model_failed', 'No.', ''));
+  await settle();
+  expect(view.chat.head().attachments).toEqual([]);
+});
+
+test('a pasted picture goes as a block beside the text', async () => {
+  await show('s');
+  say({ type: 'image', name: 'shot.png', mediaType: 'image/png', dataBase64: 'QUJD' });
+  say({ type: 'image', name: 'x', mediaType: 'image/svg+xml', dataBase64: 'QUJD' });
+  await settle();
+  expect(view.chat.head().attachments).toMatchObject([{ label: 'shot.png' }]);
+  say({ type: 'submit', text: 'what is this?', mode: 'queue' });
+  await settle();
+  const params = open('submit')[0]?.params;
+  expect(params?.['text']).toBeUndefined();
+  expect(params?.['blocks']).toEqual([
+    { kind: 'text', text: 'what is this?' },
+    { kind: 'image', mediaType: 'image/png', dataBase64: 'QUJD' },
+  ]);
+  expect(view.chat.head().queued).toMatchObject([{ images: 1 }]);
 });

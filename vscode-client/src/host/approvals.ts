@@ -4,8 +4,29 @@ import type { ApproveParams, Decision } from '../shared/events';
 import { oneLine, unmask } from '../shared/format';
 import { Desk } from './desk';
 
+/** Actions that are remembered: they can be long. */
+const MOST_ACTIONS = 100;
+
 export class ApprovalDesk extends Desk<ApproveParams, Decision> {
   protected readonly silence = 'deny';
+  /** What was asked about last, by its call: the tool's card shows it again. */
+  private readonly actions = new Map<string, string>();
+
+  override ask(question: ApproveParams, token: vscode.CancellationToken): Promise<Decision> {
+    const { callId, action } = question;
+    this.actions.delete(callId);
+    this.actions.set(callId, action);
+    const [oldest] = this.actions.keys();
+    if (this.actions.size > MOST_ACTIONS && oldest !== undefined) {
+      this.actions.delete(oldest);
+    }
+    return super.ask(question, token);
+  }
+
+  /** The action that was asked about for a call, if it was. */
+  actionOf(callId: string): string | undefined {
+    return this.actions.get(callId);
+  }
 
   protected idOf(question: ApproveParams): string {
     return question.approvalId;

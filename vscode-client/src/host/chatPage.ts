@@ -1,6 +1,7 @@
 // The HTML of the chat page: a frame with two places, one script and one style sheet of our own, and nothing else.
 import { randomBytes } from 'node:crypto';
 import * as vscode from 'vscode';
+import { PAGE_TEXTS, type PageText } from '../shared/pageTexts';
 
 export function chatPage(webview: vscode.Webview, extensionUri: vscode.Uri): string {
   const nonce = randomBytes(18).toString('base64');
@@ -14,7 +15,7 @@ export function chatPage(webview: vscode.Webview, extensionUri: vscode.Uri): str
     "form-action 'none'",
   ].join('; ');
   return `<!DOCTYPE html>
-<html lang="en">
+<html lang="${vscode.env.language}">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${policy}">
@@ -22,11 +23,21 @@ export function chatPage(webview: vscode.Webview, extensionUri: vscode.Uri): str
 <title>Indusagi</title>
 <link rel="stylesheet" href="${style}">
 </head>
-<body>
+<body data-texts="${attribute(JSON.stringify(texts()))}">
 <header id="head"></header>
-<main><div id="log" tabindex="0" role="log" aria-live="off" aria-label="Conversation"></div></main>
+<main><div id="log" tabindex="0" role="log" aria-live="off" aria-label="${attribute(texts().conversation)}"></div></main>
 <footer id="foot"></footer>
 <script nonce="${nonce}" src="${script}"></script>
 </body>
 </html>`;
+}
+
+/** The texts of the page in the language of the editor. */
+function texts(): Record<PageText, string> {
+  const entries = Object.entries(PAGE_TEXTS).map(([name, text]) => [name, vscode.l10n.t(text)]);
+  return Object.fromEntries(entries) as Record<PageText, string>;
+}
+
+function attribute(text: string): string {
+  return text.replace(/[&<>"']/gu, (character) => `&#${String(character.charCodeAt(0))};`);
 }

@@ -1,14 +1,20 @@
 // The chat view: keeps the state of the session that is shown, feeds the page, and does what the page asks for.
 import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
-import type { ContextItem, SessionInfo } from '../protocol';
+import type { SessionInfo } from '../protocol';
 import { Methods } from '../protocol';
 import { Chat, movedOn } from '../shared/chat';
+import { parseDiff, sidesOf, sidesOfEdits } from '../shared/diffs';
 import type { EventParams } from '../shared/events';
+import { isRecord, isString } from '../shared/guards';
 import { type HostMessage, isPageMessage, isSafeLink, type PageMessage } from '../shared/messages';
 import type { ApprovalDesk } from './approvals';
 import { chatPage } from './chatPage';
+import { openEditor } from './attachments';
+import { Completions } from './completions';
 import type { Connection } from './connection';
+import { contentOf, DiffView } from './diffView';
+import { type Attachment, Prompts, type SessionRef } from './prompts';
 import { EMPTY_MOMENT, emptyView, momentOf, viewOf } from './fetched';
 import type { QuestionDesk } from './questions';
 import { asServerError, ServerError } from './wire';
@@ -23,25 +29,14 @@ const FLUSH_MS = 16;
 
 const LAST_SESSION = 'indusagi.lastSession';
 
-export interface Attachment {
-  id: string;
-  label: string;
-  item: ContextItem;
-}
-
-export interface SessionRef {
-  id: string;
-  workspace: string;
-}
-
 export class ChatView implements vscode.WebviewViewProvider {
-  readonly chat = new Chat(Date.now);
+  readonly chat = new Chat(Date.now, (text, ...values) => vscode.l10n.t(text, ...values));
   private view: vscode.WebviewView | undefined;
   private ready = false;
   private timer: NodeJS.Timeout | undefined;
-  private attachments: Attachment[] = [];
-  /** The prompt whose run failed or was stopped last, for `retry`. */
-  private failed: { sessionId: string | undefined; text: string; context: ContextItem[] } | undefined;
+  private readonly prompts: Prompts;
+  private readonly completions: Completions;
+  private readonly diffs = new DiffView();
   private workspaceForNew: string | undefined;
   private generation = 0;
   /** The session that is being made for a first prompt; a prompt that comes meanwhile goes there too. */
@@ -52,7 +47,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   private prefill: { text: string; replace: boolean } | undefined;
   private readonly changed = new vscode.EventEmitter<void>();
   private readonly wentBack = new vscode.EventEmitter<{ session: SessionRef; node: string; before: boolean }>();
-  private readonly subscriptions: vscode.Disposable[] = [this.changed, this.wentBack];
+  private readonly subscriptions: vscode.Disposable[] = [this.changed, this.wentBack, this.diffs];
 
   /** The conversation goes on from an earlier turn, so that files could go back, too. */
   readonly onWentBack = this.wentBack.event;
@@ -67,6 +62,14 @@ export class ChatView implements vscode.WebviewViewProvider {
     private readonly log: vscode.LogOutputChannel,
     private readonly questions: () => QuestionDesk,
   ) {
+    this.completions = new Completions(connection);
+    this.prompts = new Prompts({
+      chat: this.chat,
+      connection,
+      session: () => this.session,
+      create: () => (this.creating ??= this.createSession()),
+      changed: () => this.schedule(),
+    });
     this.subscriptions.push(
       connection.onEvent((params) => this.onEvent(params)),
       connection.onState((state) => {
@@ -323,11 +326,11 @@ export class ChatView implements vscode.WebviewViewProvider {
         this.deliverPrefill();
         return;
       case 'submit':
-        return this.submit(message.text, message.mode);
+        return this.prompts.send(message.text, message.mode);
       case 'stop':
         return this.abort();
       case 'retry':
-        return this.retry();
+        return this.prompts.retry();
       case 'earlier':
         return this.earlier();
       case 'fork':
@@ -341,9 +344,7 @@ export class ChatView implements vscode.WebviewViewProvider {
       case 'showAction':
         return this.showAction(message.approvalId);
       case 'detach':
-        this.attachments = this.attachments.filter((entry) => entry.id !== message.id);
-        this.chat.setAttachments(this.attachments);
-        this.schedule();
+        this.prompts.detach(message.id);
         return;
       case 'command':
         await vscode.commands.executeCommand(message.command);
@@ -356,6 +357,30 @@ export class ChatView implements vscode.WebviewViewProvider {
       case 'remember':
         await vscode.commands.executeCommand('indusagi.rememberText', message.text, message.node ?? undefined);
         return;
+      case 'image':
+        this.prompts.attach({
+          id: randomUUID(),
+          label: message.name === '' ? vscode.l10n.t('picture') : message.name,
+          image: { mediaType: message.mediaType, dataBase64: message.dataBase64 },
+        });
+        return;
+      case 'complete': {
+        const workspace = this.session?.workspace ?? this.workspaceForNew ?? defaultWorkspace();
+        const found = await this.completions.find(message.kind, message.query, workspace);
+        this.post({ type: 'suggestions', request: message.request, ...found });
+        return;
+      }
+      case 'pick': {
+        const chosen = this.completions.chosen(message.id);
+        if (chosen !== undefined) {
+          this.prompts.attach(chosen);
+        }
+        return;
+      }
+      case 'apply':
+        return this.diffs.offer(message.text);
+      case 'diff':
+        return this.showDiff(message.callId);
       case 'openLink':
         if (isSafeLink(message.href)) {
           await vscode.env.openExternal(vscode.Uri.parse(message.href, true));
@@ -368,59 +393,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   }
 
   attach(attachment: Attachment): void {
-    this.attachments.push(attachment);
-    this.chat.setAttachments(this.attachments);
-    this.schedule();
-  }
-
-  /** Sends a prompt; makes the session first when there is none. Resolves when the run has ended. */
-  async submit(text: string, mode: 'queue' | 'steer', context?: ContextItem[]): Promise<void> {
-    const items = context ?? this.attachments.map((entry) => entry.item);
-    if (context === undefined) {
-      this.attachments = [];
-      this.chat.setAttachments([]);
-    }
-    const runId = randomUUID();
-    let sessionId = this.session?.id;
-    let failed = true;
-    this.chat.submitted(runId, text, mode);
-    this.schedule();
-    try {
-      const session = this.session ?? (await (this.creating ??= this.createSession()));
-      sessionId = session.id;
-      const end = await this.connection.request(Methods.submit, {
-        sessionId: session.id,
-        workspace: session.workspace,
-        text,
-        mode,
-        runId,
-        context: items,
-        ...chosenModel(),
-      });
-      failed = end.phase !== 'settled';
-      this.chat.submitEnded(runId);
-    } catch (reason) {
-      const error = asServerError(reason);
-      this.chat.submitEnded(runId, { kind: error.kind, message: error.message, hint: error.hint });
-    }
-    if (failed) {
-      this.failed = { sessionId, text, context: items };
-    }
-    this.schedule();
-  }
-
-  /** Sends the prompt again that failed in the session that is shown. */
-  private async retry(): Promise<void> {
-    const failed = this.failed;
-    if (this.running) {
-      return;
-    }
-    if (failed === undefined || failed.sessionId !== this.session?.id) {
-      this.chat.say('info', vscode.l10n.t('The prompt that failed was not sent from here: send it again yourself.'));
-      this.schedule();
-      return;
-    }
-    await this.submit(failed.text, 'queue', failed.context);
+    this.prompts.attach(attachment);
   }
 
   private async createSession(): Promise<SessionRef> {
@@ -442,17 +415,14 @@ export class ChatView implements vscode.WebviewViewProvider {
     this.generation += 1;
     this.chat.load(emptyView(info), EMPTY_MOMENT);
     for (const entry of queued) {
-      this.chat.submitted(entry.runId, entry.text, entry.mode);
+      this.chat.submitted(entry.runId, entry.text, entry.mode, entry.images);
     }
     await this.context.workspaceState.update(LAST_SESSION, session);
     return session;
   }
 
-  async abort(): Promise<void> {
-    const session = this.session;
-    if (session !== undefined) {
-      await this.connection.request(Methods.abort, { sessionId: session.id, workspace: session.workspace });
-    }
+  abort(): Promise<void> {
+    return this.prompts.stop();
   }
 
   /** Goes on from an earlier turn: after it, or before it with its prompt to edit. */
@@ -502,6 +472,30 @@ export class ChatView implements vscode.WebviewViewProvider {
     }
   }
 
+  /** Shows what a tool call changes, or has changed, in the editor's diff editor. */
+  private async showDiff(callId: string): Promise<void> {
+    const workspace = this.session?.workspace;
+    const call = this.chat.all().find((item) => item.kind === 'tool' && item.callId === callId);
+    if (workspace === undefined || call?.kind !== 'tool') {
+      return;
+    }
+    const files = parseDiff(this.desk().actionOf(callId) ?? '');
+    for (const file of files) {
+      await this.diffs.show(
+        sidesOf(file, await contentOf(workspace, file.newPath ?? file.oldPath ?? '')),
+        files.length === 1,
+      );
+    }
+    if (files.length === 0) {
+      const input: unknown = JSON.parse(call.input);
+      const path = isRecord(input) && isString(input['path']) ? input['path'] : '';
+      const sides = sidesOfEdits(input, path === '' ? null : await contentOf(workspace, path));
+      if (sides !== null) {
+        await this.diffs.show(sides, true);
+      }
+    }
+  }
+
   fail(reason: unknown): void {
     const error = reason instanceof ServerError ? reason : asServerError(reason);
     this.log.error(`${error.kind}: ${error.full}`);
@@ -519,12 +513,6 @@ export class ChatView implements vscode.WebviewViewProvider {
   }
 }
 
-/** The model of the user's settings, for a request; nothing where the server is to choose. */
-function chosenModel(): { model?: string } {
-  const model = vscode.workspace.getConfiguration('indusagi').get<string>('model', '');
-  return model === '' ? {} : { model };
-}
-
 /** The folder of the file that is being edited, else the first one. */
 export function defaultWorkspace(): string | undefined {
   const document = vscode.window.activeTextEditor?.document;
@@ -533,7 +521,7 @@ export function defaultWorkspace(): string | undefined {
 }
 
 async function insertIntoEditor(text: string): Promise<void> {
-  const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
+  const editor = openEditor();
   if (editor === undefined) {
     await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ content: text }));
     return;

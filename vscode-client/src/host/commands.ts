@@ -3,10 +3,14 @@ import * as vscode from 'vscode';
 import type { CondenseResult, MemoryEntryView } from '../protocol';
 import { Methods } from '../protocol';
 import { ago, oneLine, tokens, unmask } from '../shared/format';
-import { type ChatView, defaultWorkspace, type SessionRef } from './chatView';
+import { diagnosticsAttachment, fileAttachment, selectionAttachment } from './attachments';
+import { type ChatView, defaultWorkspace } from './chatView';
 import type { Channels, Connection } from './connection';
 import type { CondenseDrafts } from './condensePreview';
 import type { Restores } from './restore';
+import { filesLike } from './files';
+import { liveQuickPick } from './livePick';
+import type { Attachment, SessionRef } from './prompts';
 import { deleteSession, doctor, exportSession, label, rename } from './sessionCommands';
 import { type Entry, type SessionTree, titleOf } from './sessionTree';
 import { asServerError } from './wire';
@@ -272,17 +276,9 @@ async function recall(parts: Parts): Promise<void> {
   const workspace = parts.chat.session?.workspace ?? defaultWorkspace();
   const where = workspace === undefined ? {} : { workspace };
   const forget = { iconPath: new vscode.ThemeIcon('trash'), tooltip: vscode.l10n.t('Forget') };
-  const pick = vscode.window.createQuickPick<MemoryItem>();
-  pick.placeholder = vscode.l10n.t('What was remembered about…');
-  pick.matchOnDescription = true;
-  pick.matchOnDetail = true;
-  let turn = 0;
-
-  const search = async (text: string): Promise<void> => {
-    turn += 1;
-    const mine = turn;
-    pick.busy = true;
-    try {
+  const chosen = await liveQuickPick<MemoryItem>(
+    vscode.l10n.t('What was remembered about…'),
+    async (text) => {
       const entries =
         text.trim() === ''
           ? (await parts.connection.request(Methods.memoryList, { ...where, limit: 50 })).entries.map((entry) => ({
@@ -290,102 +286,60 @@ async function recall(parts: Parts): Promise<void> {
               score: null,
             }))
           : (await parts.connection.request(Methods.memoryRecall, { ...where, text, limit: 20 })).hits;
-      if (mine === turn) {
-        pick.items = entries.map(({ entry, score }) => ({
-          label: oneLine(unmask(entry.content), 100),
-          description: [entry.scope, ...entry.tags, ...(score === null ? [] : [score.toFixed(2)])].join(' · '),
-          alwaysShow: true, // the server has chosen; the picker must not filter by letters
-          buttons: [forget],
-          entry,
-        }));
-      }
-    } catch (reason) {
-      parts.channels.extension.error(asServerError(reason).full);
-    } finally {
-      if (mine === turn) {
-        pick.busy = false;
-      }
-    }
-  };
-
-  let timer: NodeJS.Timeout | undefined;
-  pick.onDidChangeValue((value) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => void search(value), 150);
-  });
-  pick.onDidTriggerItemButton(async ({ item }) => {
-    await parts.connection.request(Methods.memoryForget, { ...where, id: item.entry.id });
-    await search(pick.value);
-  });
-  pick.onDidAccept(() => {
-    const chosen = pick.selectedItems[0];
-    pick.hide();
-    if (chosen !== undefined) {
-      void parts.chat.fill(chosen.entry.content, false);
-    }
-  });
-  pick.onDidHide(() => {
-    clearTimeout(timer);
-    pick.dispose();
-  });
-  pick.show();
-  await search('');
-}
-
-function attachSelection({ chat }: Parts): boolean {
-  const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
-  if (editor === undefined) {
-    return false;
-  }
-  const { document, selection } = editor;
-  const name = vscode.workspace.asRelativePath(document.uri);
-  if (selection.isEmpty) {
-    chat.attach({
-      id: document.uri.toString(),
-      label: name,
-      item: { kind: 'file', uri: document.uri.toString() },
-    });
-  } else {
-    const first = String(selection.start.line + 1);
-    const last = String(selection.end.line + 1);
-    chat.attach({
-      id: `${document.uri.toString()}#${first}-${last}`,
-      label: `${name}:${first}-${last}`,
-      item: {
-        kind: 'selection',
-        uri: document.uri.toString(),
-        range: {
-          start: { line: selection.start.line, character: selection.start.character },
-          end: { line: selection.end.line, character: selection.end.character },
-        },
-        text: document.getText(selection),
+      return entries.map(({ entry, score }) => ({
+        label: oneLine(unmask(entry.content), 100),
+        description: [entry.scope, ...entry.tags, ...(score === null ? [] : [score.toFixed(2)])].join(' · '),
+        alwaysShow: true, // the server has chosen; the picker must not filter by letters
+        buttons: [forget],
+        entry,
+      }));
+    },
+    {
+      pressed: async ({ entry }) => {
+        await parts.connection.request(Methods.memoryForget, { ...where, id: entry.id });
       },
-    });
+      failed: (reason) => parts.chat.fail(reason),
+    },
+  );
+  if (chosen !== undefined) {
+    await parts.chat.fill(chosen.entry.content, false);
   }
-  return true;
 }
+
+function attachSelection({ chat }: Parts): void {
+  const attachment = selectionAttachment();
+  if (attachment !== undefined) {
+    chat.attach(attachment);
+  }
+}
+
+/** Files that are shown at once; typing more of the name finds the others. */
+const FILES_SHOWN = 200;
 
 async function attach(parts: Parts): Promise<void> {
-  const files = await vscode.workspace.findFiles('**/*', '**/{node_modules,.git,.indusagi}/**', 500);
-  const selection = vscode.l10n.t('The selection, or the open file');
-  const items: (vscode.QuickPickItem & { uri?: vscode.Uri })[] = [
-    { label: `$(list-selection) ${selection}` },
-    ...files.map((uri) => ({ label: vscode.workspace.asRelativePath(uri), uri })),
-  ];
-  const choice = await vscode.window.showQuickPick(items, { placeHolder: vscode.l10n.t('What goes with the prompt?') });
-  if (choice === undefined) {
-    return;
+  const selection = selectionAttachment();
+  const special = [
+    ...(selection === undefined ? [] : [{ icon: 'list-selection', attachment: selection }]),
+    ...[diagnosticsAttachment()].flatMap((attachment) =>
+      attachment === undefined ? [] : [{ icon: 'warning', attachment }],
+    ),
+  ].map(({ icon, attachment }) => ({ label: `$(${icon}) ${attachment.label}`, attachment }));
+  const chosen = await liveQuickPick<vscode.QuickPickItem & { attachment?: Attachment }>(
+    vscode.l10n.t('What goes with the prompt?'),
+    async (value) => {
+      const { files, more } = await filesLike(value, FILES_SHOWN);
+      const rows = files.map((uri) => {
+        const attachment = fileAttachment(uri);
+        return { label: attachment.label, attachment };
+      });
+      const rest = { label: vscode.l10n.t('More files match: type more of the name.'), alwaysShow: true };
+      return [...special, ...rows, ...(more ? [rest] : [])];
+    },
+  );
+  if (chosen?.attachment !== undefined) {
+    parts.chat.attach(chosen.attachment);
+    await parts.chat.focus();
   }
-  if (choice.uri === undefined) {
-    attachSelection(parts);
-  } else {
-    parts.chat.attach({
-      id: choice.uri.toString(),
-      label: choice.label,
-      item: { kind: 'file', uri: choice.uri.toString() },
-    });
-  }
-  await parts.chat.focus();
 }
 
 async function selectModel(parts: Parts): Promise<void> {

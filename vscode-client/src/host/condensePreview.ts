@@ -5,7 +5,7 @@ import type { CondensePreview } from '../protocol';
 import { Methods } from '../protocol';
 import { oneLine, tokens, unmask } from '../shared/format';
 import { afterCondense, type Parts } from './commands';
-import type { SessionRef } from './chatView';
+import type { SessionRef } from './prompts';
 
 interface Draft {
   session: SessionRef;

@@ -3,7 +3,7 @@ import * as vscode from 'vscode';
 import type { FileRestoreView, FilesRestoreParams, FilesRestoreResult } from '../protocol';
 import { Methods } from '../protocol';
 import { unmask } from '../shared/format';
-import type { SessionRef } from './chatView';
+import type { SessionRef } from './prompts';
 import type { Connection } from './connection';
 import { asServerError } from './wire';
 

@@ -1,7 +1,7 @@
 // What one does to a whole session: name it, label a turn, export it, check it, delete it.
 import * as vscode from 'vscode';
 import { Methods } from '../protocol';
-import type { SessionRef } from './chatView';
+import type { SessionRef } from './prompts';
 import type { Parts } from './commands';
 import type { Entry } from './sessionTree';
 

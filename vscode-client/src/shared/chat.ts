@@ -10,6 +10,7 @@ import {
 } from './events';
 import { type Head, type Item, type ItemOf, itemsFromTurns, type Queued } from './items';
 import { withNotices, withOldKeys } from './merge';
+import { fill, type Translate } from './pageTexts';
 
 const ACTIVE = new Set(['invoking', 'streaming', 'dispatching', 'awaiting_approval', 'condensing']);
 
@@ -95,7 +96,10 @@ export class Chat {
   private touched = new Set<string>();
   private appended = new Map<string, string[]>();
 
-  constructor(private readonly now: () => number) {}
+  constructor(
+    private readonly now: () => number,
+    private readonly t: Translate = fill,
+  ) {}
 
   get current(): SessionFacts | null {
     return this.session;
@@ -266,8 +270,8 @@ export class Chat {
   }
 
   /** The user has said something; it waits until its run starts. */
-  submitted(runId: string, text: string, mode: 'queue' | 'steer'): void {
-    this.queued.push({ runId, text, mode });
+  submitted(runId: string, text: string, mode: 'queue' | 'steer', images = 0): void {
+    this.queued.push({ runId, text, mode, images });
     this.headDirty = true;
   }
 
@@ -285,8 +289,8 @@ export class Chat {
     this.headDirty = true;
   }
 
-  say(level: 'info' | 'warning' | 'error', text: string, hint = ''): void {
-    this.notice(level, text, hint);
+  say(level: 'info' | 'warning' | 'error', text: string, hint = '', retry = false): void {
+    this.notice(level, text, hint, retry);
   }
 
   /** Moves on by one event. */
@@ -385,11 +389,12 @@ export class Chat {
           this.setPhase('invoking', runId, at);
         }
         if (done && !alone) {
-          const sizes = `${String(event.before)} → ${String(event.after)} tokens`;
-          this.notice('info', `Condensed ${String(event.cut)} turns: ${sizes}.`, '');
+          const told = this.t('Condensed {0} turns: {1} → {2} tokens.', event.cut, event.before, event.after);
+          this.notice('info', told, '');
         } else if (!alone) {
           // Whoever asked for it is answered; only what happens by itself is told here.
-          this.notice('warning', `Nothing was condensed: ${event.reason ?? 'there was nothing to drop'}`, '');
+          const reason = event.reason ?? this.t('there was nothing to drop');
+          this.notice('warning', this.t('Nothing was condensed: {0}', reason), '');
         }
         return done;
       }
@@ -412,8 +417,8 @@ export class Chat {
         return false;
       case 'retry':
         if (this.run !== null) {
-          const seconds = String(Math.round(event.delay * 10) / 10);
-          this.run.note = `Attempt ${String(event.attempt)} failed (${event.error}); again in ${seconds} s`;
+          const seconds = Math.round(event.delay * 10) / 10;
+          this.run.note = this.t('Attempt {0} failed ({1}); again in {2} s', event.attempt, event.error, seconds);
           this.headDirty = true;
         }
         return false;
@@ -421,7 +426,7 @@ export class Chat {
         return true;
       case 'memory_recalled':
         if (event.entries.length > 0) {
-          this.notice('info', `Recalled ${String(event.entries.length)} remembered entries.`, '');
+          this.notice('info', this.t('Recalled {0} remembered entries.', event.entries.length), '');
         }
         return false;
       case 'notice':
@@ -433,7 +438,7 @@ export class Chat {
       case 'faulted':
         this.endRun();
         if (event.error.kind === 'aborted') {
-          this.notice('info', 'Stopped.', '', true);
+          this.notice('info', this.t('Stopped.'), '', true);
         } else {
           this.notice('error', event.error.message, event.error.hint ?? '', true);
         }
@@ -450,7 +455,7 @@ export class Chat {
       return true; // somebody else's prompt: its text is in the history
     }
     this.queued.splice(index, 1);
-    this.push({ kind: 'user', key: this.newKey(), node, text: entry.text, images: 0 });
+    this.push({ kind: 'user', key: this.newKey(), node, text: entry.text, images: entry.images });
     return false;
   }
 
@@ -462,7 +467,7 @@ export class Chat {
       if (surplus > 0 && entry.mode === 'steer') {
         this.queued = this.queued.filter((other) => other !== entry);
         this.closeLive();
-        this.push({ kind: 'user', key: this.newKey(), node: null, text: entry.text, images: 0 });
+        this.push({ kind: 'user', key: this.newKey(), node: null, text: entry.text, images: entry.images });
         surplus -= 1;
         this.headDirty = true;
       }
@@ -540,7 +545,12 @@ export class Chat {
       }
     }
     if (ran) {
-      this.notice('warning', 'The run was interrupted: the server stopped.', 'What was said until then is kept.', true);
+      this.notice(
+        'warning',
+        this.t('The run was interrupted: the server stopped.'),
+        this.t('What was said until then is kept.'),
+        true,
+      );
     }
   }
 

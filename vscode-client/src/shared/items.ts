@@ -58,6 +58,7 @@ export const isQueued = record({
   runId: isString,
   text: isString,
   mode: oneOf('queue', 'steer'),
+  images: isNumber,
 });
 export type Queued = Guarded<typeof isQueued>;
 

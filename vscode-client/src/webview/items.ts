@@ -3,11 +3,13 @@ import type { Item, ItemOf } from '../shared/items';
 import { unmask } from '../shared/format';
 import { button, element } from './dom';
 import { type Renderer, settledLength } from './markdown';
-import { strings } from './strings';
+import { text } from './strings';
 
 export interface Actions {
   copy(text: string): void;
   insert(text: string): void;
+  apply(text: string): void;
+  diff(callId: string): void;
   remember(text: string, node: string | null): void;
   fork(node: string, before: boolean): void;
   retry(): void;
@@ -28,7 +30,7 @@ export function createView(item: Item, renderer: Renderer, actions: Actions): It
     case 'thinking':
       return new ThinkingView(item);
     case 'tool':
-      return new ToolView(item);
+      return new ToolView(item, actions);
     case 'user':
       return new PlainView((now) => (now.kind === 'user' ? promptParts(now, actions) : []), item, 'user');
     case 'summary':
@@ -36,7 +38,7 @@ export function createView(item: Item, renderer: Renderer, actions: Actions): It
     case 'notice':
       return new PlainView((now) => (now.kind === 'notice' ? noticeParts(now, actions) : []), item, 'notice');
     case 'gap':
-      return new PlainView(() => [element('p', {}, strings.gap)], item, 'gap');
+      return new PlainView(() => [element('p', {}, text('gap'))], item, 'gap');
   }
 }
 
@@ -76,14 +78,16 @@ function promptParts(item: ItemOf<'user'>, actions: Actions): Node[] {
   const bar = element('div', { class: 'bar' });
   if (node !== null) {
     bar.append(
-      button(strings.edit, () => actions.fork(node, true)),
-      button(strings.remember, () => actions.remember(item.text, node)),
+      button(text('edit'), () => actions.fork(node, true)),
+      button(text('remember'), () => actions.remember(item.text, node)),
     );
   }
   return [
-    element('h2', { class: 'who' }, strings.you),
+    element('h2', { class: 'who' }, text('you')),
     element('div', { class: 'said' }, unmask(item.text)),
-    ...(item.images > 0 ? [element('p', { class: 'images' }, strings.images(item.images))] : []),
+    ...(item.images > 0
+      ? [element('p', { class: 'images' }, item.images === 1 ? text('image') : text('images', item.images))]
+      : []),
     bar,
   ];
 }
@@ -91,7 +95,7 @@ function promptParts(item: ItemOf<'user'>, actions: Actions): Node[] {
 function summaryParts(item: ItemOf<'summary'>, renderer: Renderer): Node[] {
   const body = element('div', { class: 'markdown' });
   body.append(renderer.render(unmask(item.text)));
-  return [element('details', {}, element('summary', {}, strings.summary), body)];
+  return [element('details', {}, element('summary', {}, text('summary')), body)];
 }
 
 function noticeParts(item: ItemOf<'notice'>, actions: Actions): Node[] {
@@ -100,7 +104,7 @@ function noticeParts(item: ItemOf<'notice'>, actions: Actions): Node[] {
     parts.push(element('p', { class: 'hint' }, unmask(item.hint)));
   }
   if (item.retry) {
-    parts.push(button(strings.retry, () => actions.retry()));
+    parts.push(button(text('retry'), () => actions.retry()));
   }
   return parts;
 }
@@ -124,7 +128,7 @@ class AnswerView implements ItemView {
     this.root = element(
       'article',
       { class: 'item assistant' },
-      element('h2', { class: 'who' }, strings.agent),
+      element('h2', { class: 'who' }, text('agent')),
       element('div', { class: 'markdown' }, this.done, this.tail),
       this.bar,
     );
@@ -187,8 +191,9 @@ class AnswerView implements ItemView {
         element(
           'div',
           { class: 'bar' },
-          button(strings.copy, () => this.actions.copy(content())),
-          button(strings.insert, () => this.actions.insert(content())),
+          button(text('copy'), () => this.actions.copy(content())),
+          button(text('insert'), () => this.actions.insert(content())),
+          button(text('apply'), () => this.actions.apply(content())),
         ),
       );
       if (pre !== null) {
@@ -204,11 +209,11 @@ class AnswerView implements ItemView {
 
   private drawBar(): void {
     const node = this.node;
-    this.bar.replaceChildren(button(strings.copy, () => this.actions.copy(this.text)));
+    this.bar.replaceChildren(button(text('copy'), () => this.actions.copy(this.text)));
     if (node !== null) {
       this.bar.append(
-        button(strings.fork, () => this.actions.fork(node, false)),
-        button(strings.remember, () => this.actions.remember(this.text, node)),
+        button(text('fork'), () => this.actions.fork(node, false)),
+        button(text('remember'), () => this.actions.remember(this.text, node)),
       );
     }
   }
@@ -220,7 +225,7 @@ class ThinkingView implements ItemView {
   private text = '';
 
   constructor(item: ItemOf<'thinking'>) {
-    this.root = element('details', { class: 'item thinking' }, element('summary', {}, strings.thinking), this.body);
+    this.root = element('details', { class: 'item thinking' }, element('summary', {}, text('thinking')), this.body);
     this.update(item);
   }
 
@@ -244,6 +249,9 @@ class ThinkingView implements ItemView {
   }
 }
 
+/** The tools whose work is a difference between two texts. */
+const EDITING = new Set(['edit_file', 'write_file', 'apply_patch']);
+
 class ToolView implements ItemView {
   readonly root: HTMLDetailsElement;
   private readonly name = element('span', { class: 'name' });
@@ -252,14 +260,15 @@ class ToolView implements ItemView {
   private readonly output = element('pre', { tabindex: '0' });
   private readonly brief = element('span', { class: 'brief' });
 
-  constructor(item: ItemOf<'tool'>) {
+  constructor(item: ItemOf<'tool'>, actions: Actions) {
     this.root = element(
       'details',
       { class: 'item tool' },
       element('summary', {}, this.name, this.brief, this.stage),
-      element('h3', {}, strings.input),
+      EDITING.has(item.name) ? button(text('diff'), () => actions.diff(item.callId)) : null,
+      element('h3', {}, text('input')),
       this.input,
-      element('h3', {}, strings.output),
+      element('h3', {}, text('output')),
       this.output,
     );
     this.update(item);
@@ -271,7 +280,7 @@ class ToolView implements ItemView {
     }
     this.name.textContent = unmask(item.name);
     this.brief.textContent = unmask(briefly(item.input));
-    this.stage.textContent = strings.stage[item.stage];
+    this.stage.textContent = text(item.stage);
     this.root.dataset['stage'] = item.stage;
     setText(this.input, unmask(item.input));
     setText(this.output, unmask(item.output));

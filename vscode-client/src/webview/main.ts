@@ -3,12 +3,13 @@
 import { cost, headAndTail, tokens, unmask } from '../shared/format';
 import type { Head, Item } from '../shared/items';
 import { type HostMessage, isHostMessage, isSafeLink, type PageMessage } from '../shared/messages';
+import { Composer, type Draft, named } from './composer';
 import { button, byId, element } from './dom';
 import { createView, type ItemView } from './items';
 import { createRenderer } from './markdown';
-import { strings } from './strings';
+import { number, text } from './strings';
 
-const vscode = acquireVsCodeApi<{ draft: string }>();
+const vscode = acquireVsCodeApi<Draft>();
 const renderer = createRenderer(window);
 const log = byId('log');
 const views = new Map<string, ItemView>();
@@ -17,13 +18,22 @@ let head: Head | null = null;
 let frame = 0;
 let waiting: HostMessage[] = [];
 
+const CONNECTIONS = { starting: 'starting', stopped: 'stopped', failed: 'notStarted' } as const;
+const PHASES = {
+  invoking: 'invoking',
+  streaming: 'streaming',
+  dispatching: 'dispatching',
+  awaiting_approval: 'awaiting_approval',
+  condensing: 'condensing',
+} as const;
+
 function send(message: PageMessage): void {
   vscode.postMessage(message);
 }
 
 // --- what surrounds the conversation ------------------------------------------------------------------------------------
 
-const title = button(strings.untitled, () => send({ type: 'command', command: 'indusagi.resume' }), { class: 'title' });
+const title = button(text('untitled'), () => send({ type: 'command', command: 'indusagi.resume' }), { class: 'title' });
 const meter = element('span', { class: 'meter' });
 const banner = element('div', { class: 'banner', role: 'status' });
 const approvals = element('div', { class: 'approvals' });
@@ -32,12 +42,24 @@ const queued = element('div', { class: 'queued' });
 const attachments = element('div', { class: 'attachments' });
 const status = element('div', { class: 'status' });
 const announcer = element('div', { class: 'announcer', 'aria-live': 'polite' });
-const input = element('textarea', { 'aria-label': 'Message', rows: '3', placeholder: 'Ask about this folder…' });
-const sendButton = button(strings.send, () => submit('queue'), { class: 'primary' });
-const steerButton = button(strings.steer, () => submit('steer'));
-const stopButton = button(strings.stop, () => send({ type: 'stop' }));
-const earlier = button(strings.earlier, () => send({ type: 'earlier' }), { class: 'earlier' });
-const empty = element('p', { class: 'empty' }, strings.empty);
+const composer = new Composer({
+  send,
+  load: () => vscode.getState(),
+  save: (draft) => vscode.setState(draft),
+  announce: (said) => {
+    announcer.textContent = said;
+  },
+  ready: () => head?.connection === 'running',
+  running: () => head?.run != null,
+  submitted: () => {
+    log.scrollTop = log.scrollHeight;
+  },
+});
+const sendButton = button(text('send'), () => composer.submit('queue'), { class: 'primary' });
+const steerButton = button(text('steer'), () => composer.submit('steer'));
+const stopButton = button(text('stop'), () => send({ type: 'stop' }));
+const earlier = button(text('earlier'), () => send({ type: 'earlier' }), { class: 'earlier' });
+const empty = element('p', { class: 'empty' }, text('empty'));
 
 byId('head').append(element('h1', {}, title), meter);
 byId('foot').append(
@@ -47,11 +69,13 @@ byId('foot').append(
   queued,
   status,
   attachments,
-  input,
+  composer.aside,
+  composer.list,
+  composer.input,
   element(
     'div',
     { class: 'buttons' },
-    button('Attach', () => send({ type: 'command', command: 'indusagi.attach' })),
+    button(text('attach'), () => send({ type: 'command', command: 'indusagi.attach' })),
     element('span', { class: 'space' }),
     stopButton,
     steerButton,
@@ -59,33 +83,6 @@ byId('foot').append(
   ),
   announcer,
 );
-
-function submit(mode: 'queue' | 'steer'): void {
-  const text = input.value.trim();
-  if (text === '' || head?.connection !== 'running') {
-    return;
-  }
-  send({ type: 'submit', text, mode });
-  input.value = '';
-  saveDraft();
-  log.scrollTop = log.scrollHeight;
-}
-
-function saveDraft(): void {
-  vscode.setState({ draft: input.value });
-}
-
-input.addEventListener('input', saveDraft);
-input.addEventListener('keydown', (event) => {
-  // While an input method composes, Enter belongs to it.
-  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    submit(event.ctrlKey || event.metaKey ? 'steer' : 'queue');
-  } else if (event.key === 'Escape' && head?.run != null) {
-    event.preventDefault();
-    send({ type: 'stop' });
-  }
-});
 
 log.addEventListener('click', (event) => {
   const link = event.target instanceof Element ? event.target.closest('a[data-link]') : null;
@@ -101,23 +98,23 @@ log.addEventListener('click', (event) => {
 function drawHead(now: Head): void {
   const before = head;
   head = now;
-  title.textContent = now.session === null ? strings.untitled : unmask(now.session.title || strings.untitled);
+  title.textContent = now.session === null ? text('untitled') : unmask(now.session.title || text('untitled'));
   title.title = now.session?.id ?? '';
   drawMeter(now);
 
   const parts: Node[] = [];
   if (now.connection !== 'running') {
-    parts.push(element('p', {}, strings.connection[now.connection]));
+    parts.push(element('p', {}, named(now.connection, CONNECTIONS)));
     if (now.connection !== 'starting') {
       parts.push(
-        button(strings.restart, () => send({ type: 'command', command: 'indusagi.restart' })),
-        button(strings.logs, () => send({ type: 'command', command: 'indusagi.showLogs' })),
+        button(text('restart'), () => send({ type: 'command', command: 'indusagi.restart' })),
+        button(text('logs'), () => send({ type: 'command', command: 'indusagi.showLogs' })),
       );
     }
   } else if (now.session?.trusted === false) {
     parts.push(
-      element('p', {}, strings.foreign),
-      button(strings.adopt, () => send({ type: 'command', command: 'indusagi.adopt' })),
+      element('p', {}, text('foreign')),
+      button(text('adopt'), () => send({ type: 'command', command: 'indusagi.adopt' })),
     );
   }
   banner.replaceChildren(...parts);
@@ -131,7 +128,9 @@ function drawHead(now: Head): void {
         'article',
         { class: 'item user waiting' },
         element('div', { class: 'said' }, unmask(entry.text)),
-        now.run === null ? null : element('p', { class: 'hint' }, strings.queued(entry.mode)),
+        now.run === null
+          ? null
+          : element('p', { class: 'hint' }, text(entry.mode === 'steer' ? 'willSteer' : 'willQueue')),
       ),
     ),
   );
@@ -141,25 +140,25 @@ function drawHead(now: Head): void {
         'span',
         { class: 'chip' },
         unmask(entry.label),
-        button('×', () => send({ type: 'detach', id: entry.id }), { 'aria-label': strings.detach(entry.label) }),
+        button('×', () => send({ type: 'detach', id: entry.id }), { 'aria-label': text('detach', entry.label) }),
       ),
     ),
   );
   const running = now.run !== null || now.queued.length > 0;
   stopButton.hidden = !running;
   steerButton.hidden = now.run === null;
-  sendButton.textContent = now.run === null ? strings.send : strings.queue;
+  sendButton.textContent = now.run === null ? text('send') : text('queue');
   sendButton.disabled = now.connection !== 'running';
   earlier.hidden = !now.earlier;
   drawStatus();
 
   const asked = now.approvals.find((card) => !before?.approvals.some((other) => other.approvalId === card.approvalId));
   if (asked !== undefined) {
-    announcer.textContent = strings.announceApproval(asked.tool);
+    announcer.textContent = text('announceApproval', asked.tool);
   } else if (now.questions.some((card) => !before?.questions.some((other) => other.questionId === card.questionId))) {
-    announcer.textContent = strings.announceQuestion;
+    announcer.textContent = text('announceQuestion');
   } else if (before?.run != null && now.run === null) {
-    announcer.textContent = strings.announceDone;
+    announcer.textContent = text('announceDone');
   }
 }
 
@@ -170,7 +169,7 @@ function drawMeter(now: Head): void {
     parts.push(unmask(now.model));
   }
   if (used !== null) {
-    parts.push(window === null ? strings.used(tokens(used)) : strings.meter(tokens(used), tokens(window)));
+    parts.push(window === null ? text('used', tokens(used)) : text('meter', tokens(used), tokens(window)));
   }
   const spent = cost(now.meter.cost);
   if (spent !== '') {
@@ -186,8 +185,8 @@ function drawStatus(): void {
     return;
   }
   const seconds = Math.max(0, Math.round((Date.now() - run.startedAt) / 1000));
-  const phase = strings.phase[run.phase] ?? run.phase;
-  status.textContent = [phase, strings.seconds(seconds), run.note].filter((part) => part !== '').join(' · ');
+  const phase = named(run.phase, PHASES);
+  status.textContent = [phase, text('seconds', seconds), run.note].filter((part) => part !== '').join(' · ');
 }
 setInterval(drawStatus, 1000);
 
@@ -211,38 +210,34 @@ function drawCards<Card>(
   place.append(...cards.filter((card) => !shown.has(idOf(card))).map(make));
 }
 
-const DECISIONS = {
-  once: strings.allowOnce,
-  session: strings.allowSession,
-  always: strings.allowAlways,
-  deny: strings.deny,
-};
-
 function approvalCard(card: Head['approvals'][number]): HTMLElement {
   const { head: first, left, tail } = headAndTail(unmask(card.action), 600);
   return element(
     'section',
-    { class: 'approval', 'data-asked': card.approvalId, role: 'group', 'aria-label': strings.approval(card.tool) },
-    element('h2', {}, strings.approval(unmask(card.tool))),
+    { class: 'approval', 'data-asked': card.approvalId, role: 'group', 'aria-label': text('approval', card.tool) },
+    element('h2', {}, text('approval', unmask(card.tool))),
     element('pre', { tabindex: '0' }, first),
     // The end of a long action matters as much as its beginning: both are in sight without scrolling.
-    left === 0 ? null : element('p', { class: 'hint' }, strings.left(left)),
+    left === 0 ? null : element('p', { class: 'hint' }, text('left', number(left))),
     left === 0 ? null : element('pre', { tabindex: '0' }, tail),
-    element('p', { class: 'hint' }, strings.size(card.size)),
+    element('p', { class: 'hint' }, text('size', number(card.size))),
     element(
       'div',
       { class: 'buttons' },
       ...card.options.map((decision) =>
-        button(DECISIONS[decision], () => send({ type: 'approve', approvalId: card.approvalId, decision })),
+        button(text(decision), () => send({ type: 'approve', approvalId: card.approvalId, decision })),
       ),
-      left === 0 ? null : button(strings.showAll, () => send({ type: 'showAction', approvalId: card.approvalId })),
+      /^--- .*\n\+\+\+ /mu.test(card.action)
+        ? button(text('diff'), () => send({ type: 'diff', callId: card.callId }))
+        : null,
+      left === 0 ? null : button(text('showAll'), () => send({ type: 'showAction', approvalId: card.approvalId })),
     ),
   );
 }
 
 function questionCard(card: Head['questions'][number]): HTMLElement {
   const reply = (answer: string | null): void => send({ type: 'answer', questionId: card.questionId, answer });
-  const words = element('textarea', { 'aria-label': strings.answer, rows: '2' });
+  const words = element('textarea', { 'aria-label': text('answer'), rows: '2' });
   words.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
@@ -256,8 +251,8 @@ function questionCard(card: Head['questions'][number]): HTMLElement {
   };
   return element(
     'section',
-    { class: 'approval question', 'data-asked': card.questionId, role: 'group', 'aria-label': strings.question },
-    element('h2', {}, strings.question),
+    { class: 'approval question', 'data-asked': card.questionId, role: 'group', 'aria-label': text('question') },
+    element('h2', {}, text('question')),
     element('p', { class: 'said' }, unmask(card.question)),
     card.options.length === 0
       ? null
@@ -270,8 +265,8 @@ function questionCard(card: Head['questions'][number]): HTMLElement {
     element(
       'div',
       { class: 'buttons' },
-      button(strings.answerSend, say),
-      button(strings.noAnswer, () => reply(null)),
+      button(text('answerSend'), say),
+      button(text('noAnswer'), () => reply(null)),
     ),
   );
 }
@@ -281,6 +276,8 @@ function questionCard(card: Head['questions'][number]): HTMLElement {
 const actions = {
   copy: (text: string) => send({ type: 'copy', text }),
   insert: (text: string) => send({ type: 'insert', text }),
+  apply: (text: string) => send({ type: 'apply', text }),
+  diff: (callId: string) => send({ type: 'diff', callId }),
   remember: (text: string, node: string | null) => send({ type: 'remember', text, node }),
   fork: (node: string, before: boolean) => send({ type: 'fork', node, before }),
   retry: () => send({ type: 'retry' }),
@@ -349,12 +346,13 @@ function handle(message: HostMessage): void {
       }
       break;
     case 'prefill':
-      input.value = message.replace || input.value === '' ? message.text : `${input.value}\n${message.text}`;
-      saveDraft();
-      input.focus();
+      composer.prefill(message.text, message.replace);
       break;
     case 'focus':
-      input.focus();
+      composer.input.focus();
+      break;
+    case 'suggestions':
+      composer.suggestions(message.request, message.items, message.more);
       break;
   }
 }
@@ -401,5 +399,4 @@ log.append(empty, earlier);
 sendButton.disabled = true; // until the extension says that the server runs
 stopButton.hidden = true;
 steerButton.hidden = true;
-input.value = vscode.getState()?.draft ?? '';
 send({ type: 'ready' });

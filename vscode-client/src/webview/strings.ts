@@ -1,70 +1,20 @@
-// Every text of the page in one place.
-export const strings = {
-  you: 'You',
-  agent: 'Indusagi',
-  thinking: 'Thinking',
-  summary: 'Condensed earlier context',
-  gap: 'History that the file has lost belongs here.',
-  images: (count: number) => (count === 1 ? '1 image' : `${String(count)} images`),
-  copy: 'Copy',
-  insert: 'Insert',
-  remember: 'Remember',
-  fork: 'Fork here',
-  edit: 'Edit and fork',
-  retry: 'Try again',
-  input: 'Input',
-  output: 'Output',
-  stage: {
-    asked: 'asked for',
-    waiting: 'waits for your word',
-    running: 'running',
-    done: 'done',
-    failed: 'failed',
-    interrupted: 'interrupted',
-  },
-  phase: {
-    invoking: 'Waiting for the model',
-    streaming: 'Answering',
-    dispatching: 'Using tools',
-    awaiting_approval: 'Waiting for your word',
-    condensing: 'Condensing',
-  } as Readonly<Record<string, string>>,
-  untitled: 'New conversation',
-  foreign: 'Somebody else wrote this session. It is not sent to a model until you adopt it.',
-  adopt: 'Adopt',
-  empty:
-    'Ask something about this folder. The answer streams in here, and the conversation is kept to resume, fork and condense.',
-  earlier: 'Show earlier turns',
-  send: 'Send',
-  queue: 'Queue',
-  steer: 'Steer',
-  stop: 'Stop',
-  queued: (mode: string) => (mode === 'steer' ? 'Will enter the run' : 'Waits for the run to end'),
-  allowOnce: 'Allow once',
-  allowSession: 'Allow for this session',
-  allowAlways: 'Always allow in this folder',
-  deny: 'Deny',
-  showAll: 'Show all of it',
-  approval: (tool: string) => `Allow ${tool}?`,
-  question: 'The agent asks',
-  answer: 'Your answer',
-  answerSend: 'Answer',
-  noAnswer: 'No answer',
-  announceQuestion: 'The agent asks you something.',
-  size: (bytes: number) => `${bytes.toLocaleString('en')} bytes`,
-  left: (characters: number) => `… ${characters.toLocaleString('en')} characters left out …`,
-  detach: (label: string) => `Remove ${label}`,
-  connection: {
-    starting: 'The server is starting.',
-    stopped: 'The server is not running.',
-    failed: 'The server could not be started.',
-    running: '',
-  },
-  restart: 'Restart',
-  logs: 'Show logs',
-  announceDone: 'The answer is complete.',
-  announceApproval: (tool: string) => `${tool} waits for your word.`,
-  meter: (used: string, window: string) => `${used} of ${window} tokens`,
-  used: (used: string) => `${used} tokens`,
-  seconds: (count: number) => `${String(count)} s`,
-};
+// The texts of the page: in the language of the editor where the extension has handed them over, else in English.
+import { fill, PAGE_TEXTS, type PageText } from '../shared/pageTexts';
+import { isRecord, isString } from '../shared/guards';
+
+const given = read(document.body.dataset['texts']);
+
+function read(json: string | undefined): Record<string, unknown> {
+  const value: unknown = JSON.parse(json ?? '{}');
+  return isRecord(value) ? value : {};
+}
+
+export function text(name: PageText, ...values: readonly (string | number)[]): string {
+  const translated = given[name];
+  return fill(isString(translated) ? translated : PAGE_TEXTS[name], ...values);
+}
+
+/** A number as the reader writes it. */
+export function number(value: number): string {
+  return value.toLocaleString(document.documentElement.lang || 'en');
+}
