@@ -7,6 +7,7 @@ import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
 import { QuestionDesk } from './host/questions';
 import { Restores } from './host/restore';
+import { Lag } from './host/lag';
 import { concerns, LAUNCH_SETTINGS, SERVER_SETTINGS } from './host/settings';
 import { SessionTree } from './host/sessionTree';
 import { StatusItem } from './host/status';
@@ -44,9 +45,11 @@ export function activate(context: vscode.ExtensionContext): void {
 
   const drafts = new CondenseDrafts();
   const restores = new Restores(live, channels.extension);
-  const parts = { context, connection: live, chat, tree, channels, drafts, restores };
+  const lag = new Lag();
+  const parts = { context, connection: live, chat, tree, channels, drafts, restores, lag };
 
   const setContext = (): void => {
+    lag.follow(chat.running);
     const session = chat.session;
     void vscode.commands.executeCommand('setContext', 'indusagi.state', live.state);
     void vscode.commands.executeCommand('setContext', 'indusagi.hasSession', session !== undefined);
@@ -66,6 +69,7 @@ export function activate(context: vscode.ExtensionContext): void {
     chat,
     tree,
     status,
+    lag,
     live,
     vscode.window.registerWebviewViewProvider(VIEW_ID, chat),
     vscode.window.createTreeView('indusagi.sessions', { treeDataProvider: tree, showCollapseAll: true }),

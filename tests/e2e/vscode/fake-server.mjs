@@ -2,7 +2,7 @@
 // A small server that speaks the Indusagi protocol, for what a real one must not do on demand: crash in mid-run, lose
 // events, flood, answer with hostile text, take five seconds to shut down. The prompt chooses:
 //
-//   say TEXT · tool · approve [long|later] · slow · crash · gap · flood RATE SECONDS · file PATH (streams that file) · fail
+//   say TEXT · tool · approve [long|later] · slow · crash · gap · flood RATE SECONDS [list|code] · file PATH (streams that file) · fail
 //
 // FAKE_STATE names a file where sessions outlive a restart; FAKE_SLOW_SHUTDOWN the milliseconds that shutdown takes;
 // FAKE_TURNS the number of turns that a session "long" is born with.
@@ -205,7 +205,14 @@ async function useTool(session, name, toolInput, work) {
   emit(session, run.id, { kind: 'persisted', node: answer, leaf: answer });
 }
 
-async function flood(session, rate, seconds) {
+/** What a flood is made of: paragraphs, one list without end, or code without end. */
+const PIECES = {
+  paragraphs: (count) => (count % 40 === 39 ? 'end.\n\n' : `word${count % 10} `),
+  list: (count) => (count % 10 === 9 ? 'end.\n' : count % 10 === 0 ? '- item ' : `word${count % 10} `),
+  code: (count) => (count === 0 ? '```python\n' : count % 10 === 9 ? 'end\n' : `word${count % 10} `),
+};
+
+async function flood(session, rate, seconds, kind = 'paragraphs') {
   const run = session.run;
   run.phase = 'streaming';
   const start = performance.now();
@@ -213,7 +220,7 @@ async function flood(session, rate, seconds) {
   while (!run.aborted && performance.now() - start < seconds * 1000) {
     const due = Math.floor(((performance.now() - start) / 1000) * rate);
     for (; sent < due; sent += 1) {
-      const delta = sent % 40 === 39 ? 'end.\n\n' : `word${sent % 10} `;
+      const delta = PIECES[kind](sent);
       run.partial += delta;
       emit(session, run.id, { kind: 'text_delta', delta });
     }
@@ -249,7 +256,7 @@ async function play(session, prompt) {
       return stream(session, 'These came after the gap.');
     }
     case 'flood':
-      return flood(session, Number(rest[0]), Number(rest[1]));
+      return flood(session, Number(rest[0]), Number(rest[1]), rest[2]);
     case 'fail':
       throw new Refusal('model_failed', 'The model refused.', 'Set a key.');
     case 'tool':

@@ -9,6 +9,7 @@ import type { Channels, Connection } from './connection';
 import type { CondenseDrafts } from './condensePreview';
 import type { Restores } from './restore';
 import { filesLike } from './files';
+import type { Lag } from './lag';
 import { liveQuickPick } from './livePick';
 import type { Attachment, SessionRef } from './prompts';
 import { deleteSession, doctor, exportSession, label, rename } from './sessionCommands';
@@ -23,6 +24,7 @@ export interface Parts {
   channels: Channels;
   drafts: CondenseDrafts;
   restores: Restores;
+  lag: Lag;
 }
 
 export function registerCommands(parts: Parts): vscode.Disposable[] {
@@ -370,7 +372,7 @@ async function searchSessions({ tree }: Parts): Promise<void> {
   }
 }
 
-async function debugInformation({ connection, context }: Parts): Promise<void> {
+async function debugInformation({ connection, context, lag }: Parts): Promise<void> {
   const status = connection.state === 'running' ? await connection.request(Methods.status, {}) : null;
   const extension = context.extension.packageJSON as { version?: unknown };
   const report = {
@@ -382,6 +384,7 @@ async function debugInformation({ connection, context }: Parts): Promise<void> {
     server: connection.serverInfo ?? null,
     startedFrom: connection.commandLine?.origin ?? null,
     trusted: vscode.workspace.isTrusted,
+    lagP95: lag.p95,
     status,
   };
   const document = await vscode.workspace.openTextDocument({

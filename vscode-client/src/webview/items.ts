@@ -2,7 +2,8 @@
 import type { Item, ItemOf } from '../shared/items';
 import { unmask } from '../shared/format';
 import { button, element } from './dom';
-import { type Renderer, settledLength } from './markdown';
+import { AnswerView, ThinkingView } from './answer';
+import type { Renderer } from './markdown';
 import { text } from './strings';
 
 export interface Actions {
@@ -19,8 +20,8 @@ export interface ItemView {
   readonly root: HTMLElement;
   update(item: Item): void;
   append(text: string): void;
-  /** Draws what was appended since; called once per frame. */
-  paint(): void;
+  /** Draws what was appended since; called once per frame. False: not all of it yet, call again in the next one. */
+  paint(): boolean;
 }
 
 export function createView(item: Item, renderer: Renderer, actions: Actions): ItemView {
@@ -68,8 +69,8 @@ class PlainView implements ItemView {
     // Nothing streams into these.
   }
 
-  paint(): void {
-    // Drawn at once.
+  paint(): boolean {
+    return true; // drawn at once
   }
 }
 
@@ -107,146 +108,6 @@ function noticeParts(item: ItemOf<'notice'>, actions: Actions): Node[] {
     parts.push(button(text('retry'), () => actions.retry()));
   }
   return parts;
-}
-
-class AnswerView implements ItemView {
-  readonly root: HTMLElement;
-  private readonly done = element('div', { class: 'done' });
-  private readonly tail = element('div', { class: 'tail' });
-  private readonly bar = element('div', { class: 'bar' });
-  private text = '';
-  private settled = 0;
-  private live = false;
-  private node: string | null = null;
-  private dirty = false;
-
-  constructor(
-    item: ItemOf<'assistant'>,
-    private readonly renderer: Renderer,
-    private readonly actions: Actions,
-  ) {
-    this.root = element(
-      'article',
-      { class: 'item assistant' },
-      element('h2', { class: 'who' }, text('agent')),
-      element('div', { class: 'markdown' }, this.done, this.tail),
-      this.bar,
-    );
-    this.update(item);
-  }
-
-  update(item: Item): void {
-    if (item.kind !== 'assistant') {
-      return;
-    }
-    if (item.text !== this.text || item.live !== this.live) {
-      // An answer that is complete is drawn once more as a whole: a late link definition may concern its beginning.
-      this.text = item.text;
-      this.live = item.live;
-      this.settled = 0;
-      this.done.replaceChildren();
-      this.draw();
-    }
-    if (item.node !== this.node) {
-      this.node = item.node;
-      this.drawBar();
-    }
-    this.root.classList.toggle('live', item.live);
-  }
-
-  append(text: string): void {
-    this.text += text;
-    this.dirty = true;
-  }
-
-  paint(): void {
-    if (this.dirty) {
-      this.draw();
-    }
-  }
-
-  private draw(): void {
-    this.dirty = false;
-    if (!this.live) {
-      this.tail.replaceChildren();
-      this.done.replaceChildren(this.rendered(this.text));
-      return;
-    }
-    const length = settledLength(this.text.slice(this.settled));
-    if (length > 0) {
-      this.done.append(this.rendered(this.text.slice(this.settled, this.settled + length)));
-      this.settled += length;
-    }
-    this.tail.replaceChildren(this.rendered(this.text.slice(this.settled)));
-  }
-
-  private rendered(source: string): DocumentFragment {
-    const fragment = this.renderer.render(unmask(source));
-    for (const code of fragment.querySelectorAll('pre > code')) {
-      const pre = code.parentElement;
-      const block = element('div', { class: 'code' });
-      const content = (): string => code.textContent;
-      pre?.replaceWith(block);
-      block.append(
-        element(
-          'div',
-          { class: 'bar' },
-          button(text('copy'), () => this.actions.copy(content())),
-          button(text('insert'), () => this.actions.insert(content())),
-          button(text('apply'), () => this.actions.apply(content())),
-        ),
-      );
-      if (pre !== null) {
-        pre.tabIndex = 0; // wide code scrolls; the keyboard must reach it
-        block.append(pre);
-      }
-    }
-    for (const link of fragment.querySelectorAll('a[href]')) {
-      link.setAttribute('data-link', '');
-    }
-    return fragment;
-  }
-
-  private drawBar(): void {
-    const node = this.node;
-    this.bar.replaceChildren(button(text('copy'), () => this.actions.copy(this.text)));
-    if (node !== null) {
-      this.bar.append(
-        button(text('fork'), () => this.actions.fork(node, false)),
-        button(text('remember'), () => this.actions.remember(this.text, node)),
-      );
-    }
-  }
-}
-
-class ThinkingView implements ItemView {
-  readonly root: HTMLDetailsElement;
-  private readonly body = element('div', { class: 'said' });
-  private text = '';
-
-  constructor(item: ItemOf<'thinking'>) {
-    this.root = element('details', { class: 'item thinking' }, element('summary', {}, text('thinking')), this.body);
-    this.update(item);
-  }
-
-  update(item: Item): void {
-    if (item.kind === 'thinking') {
-      if (item.text !== this.text) {
-        this.text = item.text;
-        this.body.textContent = unmask(item.text);
-      }
-      this.root.classList.toggle('live', item.live);
-    }
-  }
-
-  append(text: string): void {
-    this.text += text;
-    this.body.append(unmask(text));
-  }
-
-  paint(): void {
-    // Text nodes are drawn as they are added.
-  }
 }
 
 /** The tools whose work is a difference between two texts. */
@@ -290,8 +151,8 @@ class ToolView implements ItemView {
     this.output.append(unmask(text));
   }
 
-  paint(): void {
-    // Drawn at once.
+  paint(): boolean {
+    return true; // drawn at once
   }
 }
 

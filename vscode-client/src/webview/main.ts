@@ -370,9 +370,13 @@ function draw(): void {
     handle(message);
   }
   for (const view of unpainted) {
-    view.paint();
+    if (view.paint()) {
+      unpainted.delete(view);
+    }
   }
-  unpainted.clear();
+  if (unpainted.size > 0) {
+    frame = requestAnimationFrame(draw);
+  }
   if (atEnd) {
     log.scrollTop = log.scrollHeight;
   } else if (top < 8 && first?.isConnected === true && log.querySelector('.item') !== first) {

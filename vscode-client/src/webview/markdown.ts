@@ -176,3 +176,44 @@ export function settledLength(source: string): number {
   }
   return settled;
 }
+
+/** Where the code begins of a text that is one fence which has not been closed; null for any other text. */
+export function openFence(source: string): number | null {
+  const head = /^ {0,3}(`{3,}(?!.*`)|~{3,}).*\n/u.exec(source);
+  if (head?.[1] === undefined) {
+    return null;
+  }
+  const fence = head[1];
+  const closed = source
+    .slice(head[0].length)
+    .split('\n')
+    .some((line) => {
+      const mark = /^ {0,3}(`{3,}|~{3,})[ \t]*$/u.exec(line)?.[1];
+      return mark?.startsWith(fence) === true;
+    });
+  return closed ? null : head[0].length;
+}
+
+/** A list that is longer than this, in characters, is drawn in pieces while it grows. */
+const LONG_LIST = 1000;
+
+/** Where a growing list can be cut between two of its items, so that only its end is drawn anew; 0 for nowhere. */
+export function itemsLength(source: string): number {
+  if (source.length <= LONG_LIST || openFence(source) !== null) {
+    return 0;
+  }
+  let fence: string | null = null;
+  let position = 0;
+  let cut = 0;
+  for (let end = source.indexOf('\n'); end !== -1; end = source.indexOf('\n', position)) {
+    const line = source.slice(position, end);
+    const mark = /^\s*(`{3,}|~{3,})/u.exec(line)?.[1];
+    if (mark !== undefined) {
+      fence = fence === null ? mark : mark.startsWith(fence) ? null : fence;
+    } else if (fence === null && /^(?:[-*+]|\d{1,9}[.)]) /u.test(line)) {
+      cut = position;
+    }
+    position = end + 1;
+  }
+  return cut;
+}
