@@ -1,4 +1,4 @@
-// Bundles the extension (one file for the extension host) and its page (one file for the browser) into dist/.
+// Bundles the extension (one file for the extension host) and its pages (one file each for the browser) into dist/.
 //
 //   node scripts/build.mjs [--dev]      --dev keeps names and adds source maps
 import { rmSync } from 'node:fs';
@@ -30,8 +30,8 @@ await Promise.all([
   }),
   build({
     ...common,
-    entryPoints: ['src/webview/main.ts'],
-    outfile: 'dist/chat.js',
+    entryPoints: { chat: 'src/webview/main.ts', graph: 'src/webview/graph.ts' },
+    outdir: 'dist',
     platform: 'browser',
     format: 'iife',
   }),

@@ -2,11 +2,14 @@
 import * as vscode from 'vscode';
 import { ApprovalDesk } from './host/approvals';
 import { ChatView, VIEW_ID } from './host/chatView';
-import { registerCommands } from './host/commands';
+import { type Parts, registerCommands } from './host/commands';
 import { CondenseDrafts } from './host/condensePreview';
 import { Connection } from './host/connection';
 import { QuestionDesk } from './host/questions';
 import { Restores } from './host/restore';
+import { ModelKeys } from './host/keys';
+import { MemoryTree } from './host/memoryTree';
+import { GraphPanel } from './host/graphPanel';
 import { Lag } from './host/lag';
 import { concerns, LAUNCH_SETTINGS, SERVER_SETTINGS } from './host/settings';
 import { SessionTree } from './host/sessionTree';
@@ -27,10 +30,12 @@ export function activate(context: vscode.ExtensionContext): void {
   };
   const desk: ApprovalDesk = new ApprovalDesk(isShown, show);
   const questions: QuestionDesk = new QuestionDesk(isShown, show);
+  const keys = new ModelKeys(context.secrets);
   const live = new Connection(
     channels,
     (question, token) => desk.ask(question, token),
     (question, token) => questions.ask(question, token),
+    () => keys.environment(),
   );
   connection = live;
   const chat: ChatView = new ChatView(
@@ -41,12 +46,26 @@ export function activate(context: vscode.ExtensionContext): void {
     () => questions,
   );
   const tree = new SessionTree(live);
+  const memory = new MemoryTree(live);
   const status = new StatusItem(live, () => desk.count + questions.count);
 
   const drafts = new CondenseDrafts();
   const restores = new Restores(live, channels.extension);
   const lag = new Lag();
-  const parts = { context, connection: live, chat, tree, channels, drafts, restores, lag };
+  const graph = new GraphPanel(() => parts);
+  const parts: Parts = {
+    context,
+    connection: live,
+    chat,
+    tree,
+    channels,
+    drafts,
+    restores,
+    lag,
+    graph,
+    memory,
+    keys,
+  };
 
   const setContext = (): void => {
     lag.follow(chat.running);
@@ -68,11 +87,16 @@ export function activate(context: vscode.ExtensionContext): void {
     questions,
     chat,
     tree,
+    memory,
     status,
     lag,
+    graph,
     live,
     vscode.window.registerWebviewViewProvider(VIEW_ID, chat),
     vscode.window.createTreeView('indusagi.sessions', { treeDataProvider: tree, showCollapseAll: true }),
+    vscode.window.createTreeView('indusagi.memory', { treeDataProvider: memory, showCollapseAll: true }),
+    live.onMemoryChanged(() => memory.refresh()),
+    keys.onChanged(() => void live.restart()),
     ...registerCommands(parts),
     ...drafts.register(parts),
     ...[desk, questions].map((one) =>
@@ -88,13 +112,17 @@ export function activate(context: vscode.ExtensionContext): void {
         void restores.offer(session, { node, before });
       }
     }),
-    live.onSessionsChanged(() => tree.refresh()),
+    live.onSessionsChanged(() => {
+      tree.refresh();
+      graph.refresh();
+    }),
     live.onState((state) => {
       if (state !== 'running') {
         desk.drop();
         questions.drop();
       }
       tree.refresh();
+      memory.refresh();
       setContext();
     }),
     vscode.workspace.onDidGrantWorkspaceTrust(() => {
@@ -110,7 +138,10 @@ export function activate(context: vscode.ExtensionContext): void {
           .catch((reason: unknown) => chat.fail(reason));
       }
     }),
-    vscode.workspace.onDidChangeWorkspaceFolders(() => tree.refresh()),
+    vscode.workspace.onDidChangeWorkspaceFolders(() => {
+      tree.refresh();
+      memory.refresh();
+    }),
   );
   setContext();
   void live.restart();

@@ -9,7 +9,7 @@ import type { EventParams } from '../shared/events';
 import { isRecord, isString } from '../shared/guards';
 import { type HostMessage, isPageMessage, isSafeLink, type PageMessage } from '../shared/messages';
 import type { ApprovalDesk } from './approvals';
-import { chatPage } from './chatPage';
+
 import { openEditor } from './attachments';
 import { Completions } from './completions';
 import type { Connection } from './connection';
@@ -17,6 +17,7 @@ import { contentOf, DiffView } from './diffView';
 import { type Attachment, Prompts, type SessionRef } from './prompts';
 import { EMPTY_MOMENT, emptyView, momentOf, viewOf } from './fetched';
 import type { QuestionDesk } from './questions';
+import { chatPage, resourceRoots } from './webviewPage';
 import { asServerError, ServerError } from './wire';
 
 export const VIEW_ID = 'indusagi.chat';
@@ -36,7 +37,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   private timer: NodeJS.Timeout | undefined;
   private readonly prompts: Prompts;
   private readonly completions: Completions;
-  private readonly diffs = new DiffView();
+  readonly diffs = new DiffView();
   private workspaceForNew: string | undefined;
   private generation = 0;
   /** The session that is being made for a first prompt; a prompt that comes meanwhile goes there too. */
@@ -89,10 +90,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     this.ready = false;
     view.webview.options = {
       enableScripts: true,
-      localResourceRoots: [
-        vscode.Uri.joinPath(this.context.extensionUri, 'dist'),
-        vscode.Uri.joinPath(this.context.extensionUri, 'media'),
-      ],
+      localResourceRoots: resourceRoots(this.context.extensionUri),
     };
     view.webview.onDidReceiveMessage((raw: unknown) => {
       if (isPageMessage(raw)) {
@@ -176,6 +174,21 @@ export class ChatView implements vscode.WebviewViewProvider {
   get session(): SessionRef | undefined {
     const session = this.chat.current;
     return session === null ? undefined : { id: session.id, workspace: session.workspace };
+  }
+
+  /** The title of the session that is shown, if it is this one. */
+  titleOf(id: string): string {
+    const session = this.chat.current;
+    return session?.id === id ? session.title : '';
+  }
+
+  /** Scrolls to a turn; false where it is not shown. */
+  reveal(node: string): boolean {
+    const shown = this.chat.all().some((item) => item.node === node);
+    if (shown) {
+      this.post({ type: 'reveal', node });
+    }
+    return shown;
   }
 
   get running(): boolean {

@@ -1,18 +1,32 @@
 // The commands of the palette, the views and the editor.
 import * as vscode from 'vscode';
-import type { CondenseResult, MemoryEntryView } from '../protocol';
+import type { CondenseResult } from '../protocol';
 import { Methods } from '../protocol';
 import { ago, oneLine, tokens, unmask } from '../shared/format';
 import { diagnosticsAttachment, fileAttachment, selectionAttachment } from './attachments';
 import { type ChatView, defaultWorkspace } from './chatView';
+import { compare } from './compare';
 import type { Channels, Connection } from './connection';
 import type { CondenseDrafts } from './condensePreview';
 import type { Restores } from './restore';
+import type { GraphPanel } from './graphPanel';
 import { filesLike } from './files';
+import type { ModelKeys } from './keys';
 import type { Lag } from './lag';
+import {
+  addMemory,
+  editMemory,
+  forgetMemory,
+  recall,
+  rememberSelection,
+  rememberText,
+  searchMemory,
+  showMemorySource,
+} from './memoryCommands';
+import type { MemoryRow, MemoryTree } from './memoryTree';
 import { liveQuickPick } from './livePick';
 import type { Attachment, SessionRef } from './prompts';
-import { deleteSession, doctor, exportSession, label, rename } from './sessionCommands';
+import { deleteSession, doctor, exportSession, label, rename, sessionOf } from './sessionCommands';
 import { type Entry, type SessionTree, titleOf } from './sessionTree';
 import { asServerError } from './wire';
 
@@ -25,6 +39,9 @@ export interface Parts {
   drafts: CondenseDrafts;
   restores: Restores;
   lag: Lag;
+  graph: GraphPanel;
+  memory: MemoryTree;
+  keys: ModelKeys;
 }
 
 export function registerCommands(parts: Parts): vscode.Disposable[] {
@@ -41,12 +58,29 @@ export function registerCommands(parts: Parts): vscode.Disposable[] {
     deleteSession: (entry?: Entry) => deleteSession(parts, entry),
     exportSession: (entry?: Entry) => exportSession(parts, entry),
     doctor: () => doctor(parts),
+    showGraph: async (entry?: Entry) => {
+      const session = sessionOf(parts, entry);
+      if (session !== undefined) {
+        await parts.graph.show(session);
+      }
+    },
+    compare: (entry?: Entry) =>
+      compare(parts, sessionOf(parts, entry), entry?.kind === 'branch' ? entry.branch.leaf : undefined),
     undoCondense: () => undoCondense(parts),
     adopt: (entry?: Entry) => adopt(parts, entry),
     stop: () => chat.abort(),
     rememberSelection: () => rememberSelection(parts),
     rememberText: (text: string, node?: string) => rememberText(parts, text, node),
     recall: () => recall(parts),
+    addMemory: (row?: MemoryRow) => addMemory(parts, row),
+    editMemory: (row?: Extract<MemoryRow, { kind: 'entry' }>) => editMemory(parts, row),
+    forgetMemory: (row?: Extract<MemoryRow, { kind: 'entry' }>) => forgetMemory(parts, row),
+    showMemorySource: (row?: Extract<MemoryRow, { kind: 'entry' }>) => showMemorySource(parts, row),
+    searchMemory: () => searchMemory(parts),
+    refreshMemory: () => parts.memory.refresh(),
+    setModelKey: () => parts.keys.ask(),
+    walkthrough: () =>
+      vscode.commands.executeCommand('workbench.action.openWalkthrough', 'indusagi.indusagi#indusagi.start', false),
     attach: () => attach(parts),
     askSelection: async () => {
       attachSelection(parts);
@@ -229,82 +263,6 @@ async function adopt(parts: Parts, entry?: Entry): Promise<void> {
     await parts.connection.request(Methods.sessionAdopt, { sessionId: session.id, workspace: session.workspace });
     await parts.chat.open(session);
     parts.tree.refresh();
-  }
-}
-
-async function rememberSelection(parts: Parts): Promise<void> {
-  const editor = vscode.window.activeTextEditor;
-  const text = editor?.document.getText(editor.selection) ?? '';
-  if (editor === undefined || text.trim() === '') {
-    void vscode.window.showInformationMessage(vscode.l10n.t('Select the text that is to be remembered first.'));
-    return;
-  }
-  const folder = vscode.workspace.getWorkspaceFolder(editor.document.uri)?.uri.toString() ?? defaultWorkspace();
-  const { created } = await parts.connection.request(Methods.memoryRemember, {
-    text,
-    tags: ['selection'],
-    metadata: {
-      uri: editor.document.uri.toString(),
-      line: editor.selection.start.line + 1,
-      language: editor.document.languageId,
-    },
-    ...(folder === undefined ? {} : { workspace: folder }),
-  });
-  sayRemembered(created);
-}
-
-async function rememberText(parts: Parts, text: string, node?: string): Promise<void> {
-  const session = parts.chat.session;
-  const workspace = session?.workspace ?? defaultWorkspace();
-  const { created } = await parts.connection.request(Methods.memoryRemember, {
-    text,
-    ...(workspace === undefined ? {} : { workspace }),
-    ...(session === undefined ? {} : { source: { session: session.id, ...(node === undefined ? {} : { node }) } }),
-  });
-  sayRemembered(created);
-}
-
-function sayRemembered(created: boolean): void {
-  void vscode.window.showInformationMessage(
-    created ? vscode.l10n.t('Remembered.') : vscode.l10n.t('That was remembered already.'),
-  );
-}
-
-interface MemoryItem extends vscode.QuickPickItem {
-  entry: MemoryEntryView;
-}
-
-async function recall(parts: Parts): Promise<void> {
-  const workspace = parts.chat.session?.workspace ?? defaultWorkspace();
-  const where = workspace === undefined ? {} : { workspace };
-  const forget = { iconPath: new vscode.ThemeIcon('trash'), tooltip: vscode.l10n.t('Forget') };
-  const chosen = await liveQuickPick<MemoryItem>(
-    vscode.l10n.t('What was remembered about…'),
-    async (text) => {
-      const entries =
-        text.trim() === ''
-          ? (await parts.connection.request(Methods.memoryList, { ...where, limit: 50 })).entries.map((entry) => ({
-              entry,
-              score: null,
-            }))
-          : (await parts.connection.request(Methods.memoryRecall, { ...where, text, limit: 20 })).hits;
-      return entries.map(({ entry, score }) => ({
-        label: oneLine(unmask(entry.content), 100),
-        description: [entry.scope, ...entry.tags, ...(score === null ? [] : [score.toFixed(2)])].join(' · '),
-        alwaysShow: true, // the server has chosen; the picker must not filter by letters
-        buttons: [forget],
-        entry,
-      }));
-    },
-    {
-      pressed: async ({ entry }) => {
-        await parts.connection.request(Methods.memoryForget, { ...where, id: entry.id });
-      },
-      failed: (reason) => parts.chat.fail(reason),
-    },
-  );
-  if (chosen !== undefined) {
-    await parts.chat.fill(chosen.entry.content, false);
   }
 }
 

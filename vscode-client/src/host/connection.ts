@@ -51,6 +51,7 @@ export class Connection implements vscode.Disposable {
   private readonly eventEmitter = new vscode.EventEmitter<EventParams>();
   private readonly statusEmitter = new vscode.EventEmitter<StatusParams>();
   private readonly sessionsEmitter = new vscode.EventEmitter<void>();
+  private readonly memoryEmitter = new vscode.EventEmitter<void>();
   private current: ConnectionState = 'starting';
   private wanted = true;
 
@@ -58,6 +59,7 @@ export class Connection implements vscode.Disposable {
   readonly onEvent = this.eventEmitter.event;
   readonly onStatus = this.statusEmitter.event;
   readonly onSessionsChanged = this.sessionsEmitter.event;
+  readonly onMemoryChanged = this.memoryEmitter.event;
 
   /** Why the server could not be started, for the log and the panel. */
   failure = '';
@@ -67,6 +69,8 @@ export class Connection implements vscode.Disposable {
     private readonly channels: Channels,
     private readonly approve: (question: ApproveParams, token: vscode.CancellationToken) => Promise<Decision>,
     private readonly answer: (question: QuestionParams, token: vscode.CancellationToken) => Promise<string | null>,
+    /** What the server's environment gets beside the editor's own. */
+    private readonly environment: () => Promise<Record<string, string>>,
   ) {}
 
   get state(): ConnectionState {
@@ -113,7 +117,13 @@ export class Connection implements vscode.Disposable {
 
   dispose(): void {
     void this.stop();
-    for (const emitter of [this.stateEmitter, this.eventEmitter, this.statusEmitter, this.sessionsEmitter]) {
+    for (const emitter of [
+      this.stateEmitter,
+      this.eventEmitter,
+      this.statusEmitter,
+      this.sessionsEmitter,
+      this.memoryEmitter,
+    ]) {
       emitter.dispose();
     }
   }
@@ -169,6 +179,7 @@ export class Connection implements vscode.Disposable {
       }
     });
     client.onNotification(Notifications.sessionsChanged, () => this.sessionsEmitter.fire());
+    client.onNotification(Notifications.memoryChanged, () => this.memoryEmitter.fire());
     client.onRequest(Requests.approve, async (params: unknown, token: vscode.CancellationToken) => {
       // What cannot be read cannot be shown, and what was not shown is not allowed.
       return { decision: isApproveParams(params) ? await this.approve(params, token) : 'deny' };
@@ -196,7 +207,8 @@ export class Connection implements vscode.Disposable {
   }
 
   private async spawn(line: CommandLine): Promise<ChildProcess> {
-    const child = spawn(line.command, line.args, { cwd: homeOrRoot(), stdio: 'pipe', windowsHide: true });
+    const env = { ...process.env, ...(await this.environment()) };
+    const child = spawn(line.command, line.args, { cwd: homeOrRoot(), env, stdio: 'pipe', windowsHide: true });
     this.child = child;
     await once(child, 'spawn'); // rejects with the reason when it cannot be started
     child.once('exit', (code, signal) => {

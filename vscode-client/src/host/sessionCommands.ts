@@ -6,7 +6,7 @@ import type { Parts } from './commands';
 import type { Entry } from './sessionTree';
 
 /** The session of a row of the tree, else the one that the chat shows. */
-function sessionOf(parts: Parts, entry?: Entry): SessionRef | undefined {
+export function sessionOf(parts: Parts, entry?: Entry): SessionRef | undefined {
   return entry === undefined || entry.kind === 'folder'
     ? parts.chat.session
     : { id: entry.info.id, workspace: entry.info.workspace };
@@ -45,9 +45,14 @@ export async function label(parts: Parts, entry?: Entry): Promise<void> {
   if (session === undefined || node == null) {
     return;
   }
+  await labelNode(parts, session, node, entry?.kind === 'branch' ? (entry.branch.label ?? '') : '');
+}
+
+/** Asks for the name of a turn. */
+export async function labelNode(parts: Parts, session: SessionRef, node: string, value: string): Promise<void> {
   const name = await vscode.window.showInputBox({
     prompt: vscode.l10n.t('A name for this turn; empty takes it away. The name "pin" keeps it when condensing.'),
-    value: entry?.kind === 'branch' ? (entry.branch.label ?? '') : '',
+    value,
   });
   if (name !== undefined) {
     await parts.connection.request(Methods.sessionLabel, {

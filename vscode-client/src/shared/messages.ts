@@ -87,6 +87,7 @@ export const isHostMessage = tagged('type', {
   }),
   prefill: record({ text: isString, replace: isBoolean }),
   focus: record({}),
+  reveal: record({ node: isString }),
   suggestions: record({ request: isNumber, items: listOf(isSuggestion, 100), more: isBoolean }),
 });
 export type HostMessage = Guarded<typeof isHostMessage>;

@@ -351,6 +351,14 @@ function handle(message: HostMessage): void {
     case 'focus':
       composer.input.focus();
       break;
+    case 'reveal':
+      for (const view of views.values()) {
+        if (view.root.dataset['node'] === message.node) {
+          view.root.scrollIntoView({ block: 'center' });
+          break;
+        }
+      }
+      break;
     case 'suggestions':
       composer.suggestions(message.request, message.items, message.more);
       break;
@@ -377,7 +385,9 @@ function draw(): void {
   if (unpainted.size > 0) {
     frame = requestAnimationFrame(draw);
   }
-  if (atEnd) {
+  if (messages.some((message) => message.type === 'reveal')) {
+    // The reader was taken elsewhere.
+  } else if (atEnd) {
     log.scrollTop = log.scrollHeight;
   } else if (top < 8 && first?.isConnected === true && log.querySelector('.item') !== first) {
     log.scrollTop = top + log.scrollHeight - height; // older turns came in above

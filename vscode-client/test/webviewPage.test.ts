@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type * as editor from 'vscode';
-import { chatPage } from '../src/host/chatPage';
+import { chatPage } from '../src/host/webviewPage';
 import { PAGE_TEXTS } from '../src/shared/pageTexts';
 
 vi.mock('vscode', () => ({
