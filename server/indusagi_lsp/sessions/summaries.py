@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from indusagi_lsp.contract.turns import ASSISTANT, USER
+from indusagi_lsp.contract.turns import ASSISTANT, USER, TextBlock
 from indusagi_lsp.sessions.derived import DerivedFiles
 from indusagi_lsp.sessions.folder import SessionFolder
 from indusagi_lsp.sessions.graph import SessionGraph
@@ -98,7 +98,9 @@ def _first_words(graph: SessionGraph, ids: Sequence[str]) -> str:
     for node in ids:
         turn = graph.node(node).turn
         if turn.role == USER:
-            line = " ".join(turn.text[: _TITLE_CHARS * 8].split())
+            # What the editor sent along stands before the words, and is none of them.
+            said = [b.text for b in turn.blocks if isinstance(b, TextBlock) and "context" not in b.extra]
+            line = " ".join("\n".join(said)[: _TITLE_CHARS * 8].split())
             if line:
                 return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1].rstrip() + "…"
     return ""

@@ -363,6 +363,13 @@ async def test_fork_in_place(store: SessionStore, window: Callable[..., SessionS
         await again.move_head("nothing", "fork")
 
 
+async def test_the_title_is_what_the_user_said_not_what_the_editor_sent_along(store: SessionStore) -> None:
+    session = await store.create(cwd=CWD)
+    file = TextBlock('<context kind="file">print(1)</context>', {"context": {"kind": "file", "at": "file:///a.py"}})
+    await session.append([Turn("user", (file, TextBlock("What does it print?")))])
+    assert [one.title for one in await store.summaries()] == ["What does it print?"]
+
+
 async def test_fork_to_a_new_session(store: SessionStore, window: Callable[..., SessionStore]) -> None:
     session = await store.create(cwd=CWD, title="Parent")
     a, b, _ = await session.append([user("a"), assistant("b"), user("c")])
