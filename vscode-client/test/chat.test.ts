@@ -239,6 +239,14 @@ describe('fetching the history', () => {
     expect(texts()).toEqual(['summary: Goal: x', 'gap', 'user: on']);
   });
 
+  test('shows what the editor sent along as attached, and not as said', () => {
+    const context = { kind: 'file', at: 'file:///w/src/a.py#L1-L2' };
+    const sent = { kind: 'text', text: '<context kind="file">secret words</context>', context };
+    chat.load(view([turn('u', 'user', [sent, ...says('what is this?')])]), moment());
+    expect(chat.all()).toMatchObject([{ kind: 'user', text: 'what is this?', attached: ['a.py#L1-L2'] }]);
+    expect(chat.all().every((item) => isItem(item))).toBe(true);
+  });
+
   test('puts older turns above, each once', () => {
     chat.load(view(history.slice(2), { before: 't1' }), moment());
     chat.prepend(history.slice(0, 3), null);

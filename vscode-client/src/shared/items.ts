@@ -8,6 +8,7 @@ import {
   listOf,
   nullable,
   oneOf,
+  optional,
   record,
   tagged,
 } from './guards';
@@ -19,7 +20,8 @@ export const isToolStage = oneOf('asked', 'waiting', 'running', 'done', 'failed'
 
 /** `node` is the turn in the session's graph, null while it is not on disk yet. */
 export const isItem = tagged('kind', {
-  user: record({ ...base, text: isString, images: isNumber }),
+  /** `attached` names what of the editor went with it. */
+  user: record({ ...base, text: isString, images: isNumber, attached: optional(listOf(isString)) }),
   assistant: record({ ...base, text: isString, live: isBoolean }),
   thinking: record({ ...base, text: isString, live: isBoolean }),
   tool: record({
@@ -89,6 +91,12 @@ interface TurnLike {
   gap?: boolean;
 }
 
+/** The name of what the editor sent along, for a block that says so: it is no speech of the user's. */
+function attachedName(context: unknown): string | null {
+  const where = isRecord(context) ? context['at'] : undefined;
+  return isString(where) ? where.slice(where.lastIndexOf('/') + 1) : null;
+}
+
 function asJson(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value ?? null, null, 2);
 }
@@ -130,8 +138,11 @@ export function itemsFromTurns(turns: readonly TurnLike[], running: boolean): It
           items.push(prompt);
           ordinal += 1;
         }
+        const attached = attachedName(block['context']);
         if (block['kind'] === 'image') {
           prompt.images += 1;
+        } else if (attached !== null) {
+          prompt.attached = [...(prompt.attached ?? []), attached];
         } else if (said !== '') {
           prompt.text = prompt.text === '' ? said : `${prompt.text}\n${said}`;
         }

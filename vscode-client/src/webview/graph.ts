@@ -6,6 +6,8 @@ import { button, byId, element } from './dom';
 import { text } from './strings';
 
 const NODE = { width: 190, height: 44 };
+/** Characters of a line of a node. */
+const LINE = 24;
 const STEP = 1.25;
 const [SMALLEST, LARGEST] = [0.1, 4];
 
@@ -78,9 +80,9 @@ function draw(outline: Outline): void {
     group.dataset['node'] = node.id;
     const corner = { x: x - NODE.width / 2, y: y - NODE.height / 2 };
     const mark = svg('text', { x: corner.x + 8, y: corner.y + 16, class: 'mark' });
-    mark.textContent = oneLine(first.join(' · '), 28);
+    mark.textContent = oneLine(first.join(' · '), LINE);
     const line = svg('text', { x: corner.x + 8, y: corner.y + 34 });
-    line.textContent = oneLine(said, 28);
+    line.textContent = oneLine(said, LINE);
     const whole = svg('title', {});
     whole.textContent = `${first.join(', ')}: ${said}`; // its name for who does not see it, too
     group.append(whole, svg('rect', { ...corner, ...NODE, rx: 4 }), mark, line);

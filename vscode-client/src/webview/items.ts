@@ -86,6 +86,7 @@ function promptParts(item: ItemOf<'user'>, actions: Actions): Node[] {
   return [
     element('h2', { class: 'who' }, text('you')),
     element('div', { class: 'said' }, unmask(item.text)),
+    ...(item.attached ?? []).map((name) => element('span', { class: 'chip' }, unmask(name))),
     ...(item.images > 0
       ? [element('p', { class: 'images' }, item.images === 1 ? text('image') : text('images', item.images))]
       : []),
