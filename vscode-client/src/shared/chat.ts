@@ -8,9 +8,10 @@ import {
   type QuestionParams,
   type RunEvent,
 } from './events';
-import { type Head, type Item, type ItemOf, itemsFromTurns, type Queued } from './items';
+import { type Head, type Item, itemsFromTurns, type Queued } from './items';
 import { withNotices, withOldKeys } from './merge';
 import { fill, type Translate } from './pageTexts';
+import { type ItemChanges, Transcript } from './transcript';
 
 const ACTIVE = new Set(['invoking', 'streaming', 'dispatching', 'awaiting_approval', 'condensing']);
 
@@ -51,11 +52,8 @@ export interface Moment {
 export type Applied = 'applied' | 'ignored' | 'stale';
 
 /** What changed since the last `takeChanges`. */
-export interface Changes {
-  reset: boolean;
+export interface Changes extends ItemChanges {
   head: boolean;
-  items: Item[];
-  appends: { key: string; text: string }[];
 }
 
 /**
@@ -74,9 +72,6 @@ export function movedOn(
 
 export class Chat {
   private session: SessionFacts | null = null;
-  private items: Item[] = [];
-  private byKey = new Map<string, Item>();
-  private byCall = new Map<string, ItemOf<'tool'>>();
   private run: Head['run'] = null;
   private queued: Queued[] = [];
   private attachments: { id: string; label: string }[] = [];
@@ -87,14 +82,11 @@ export class Chat {
   private connection: Head['connection'] = 'starting';
   private before: string | null = null;
   private seq = 0;
-  private counter = 0;
   /** Whether condensing is all that goes on: asked for by the user, outside any run. */
   private condensingAlone = false;
 
-  private reset = true;
+  private readonly transcript = new Transcript();
   private headDirty = true;
-  private touched = new Set<string>();
-  private appended = new Map<string, string[]>();
 
   constructor(
     private readonly now: () => number,
@@ -135,29 +127,13 @@ export class Chat {
   }
 
   all(): Item[] {
-    return this.items.map((item) => ({ ...item }));
+    return this.transcript.items.map((item) => ({ ...item }));
   }
 
   /** What to draw anew. A whole `reset` outweighs the rest. */
   takeChanges(): Changes {
-    const changes: Changes = { reset: this.reset, head: this.headDirty, items: [], appends: [] };
-    if (!this.reset) {
-      for (const key of this.touched) {
-        const item = this.byKey.get(key);
-        if (item !== undefined) {
-          changes.items.push({ ...item });
-        }
-      }
-      for (const [key, parts] of this.appended) {
-        if (!this.touched.has(key)) {
-          changes.appends.push({ key, text: parts.join('') });
-        }
-      }
-    }
-    this.reset = false;
+    const changes = { ...this.transcript.takeChanges(), head: this.headDirty };
     this.headDirty = false;
-    this.touched.clear();
-    this.appended.clear();
     return changes;
   }
 
@@ -213,14 +189,15 @@ export class Chat {
     this.run = null;
     this.queued = [];
     this.meter = { used: null, window: this.meter.window, cost: null };
-    this.replace([]);
+    this.transcript.replace([]);
+    this.headDirty = true;
   }
 
   /** Puts what the server has in place of what is shown; what is still the same keeps its key. */
   load(view: View, moment: Moment): void {
     const same = this.session?.id === view.session.id && this.session.workspace === view.session.workspace;
     const active = ACTIVE.has(moment.phase);
-    const old = same ? this.items : [];
+    const old = same ? this.transcript.items : [];
     if (!same) {
       this.queued = [];
       this.meter = { used: null, window: this.meter.window, cost: null };
@@ -236,10 +213,11 @@ export class Chat {
       this.model = moment.model;
     }
     this.condensingAlone = moment.phase === 'condensing';
-    this.replace(withNotices(old, withOldKeys(old, itemsFromTurns(view.turns, active))));
+    this.transcript.replace(withNotices(old, withOldKeys(old, itemsFromTurns(view.turns, active))));
+    this.headDirty = true;
     if (!same) {
       for (const notice of view.notices) {
-        this.notice(notice.level, notice.text, '');
+        this.transcript.notice(notice.level, notice.text, '');
       }
     }
 
@@ -255,18 +233,19 @@ export class Chat {
     if (active) {
       this.catchUp(moment);
     }
-    this.reset = true;
+    this.transcript.redraw();
   }
 
   /** Older turns, put above what is shown. */
   prepend(turns: View['turns'], before: string | null): void {
-    const known = new Set(this.items.map((item) => item.node));
+    const known = new Set(this.transcript.items.map((item) => item.node));
     const older = itemsFromTurns(
       turns.filter((turn) => !known.has(turn.id)),
       false,
     );
     this.before = before;
-    this.replace([...older, ...this.items]);
+    this.transcript.replace([...older, ...this.transcript.items]);
+    this.headDirty = true;
   }
 
   /** The user has said something; it waits until its run starts. */
@@ -281,7 +260,7 @@ export class Chat {
     this.queued = this.queued.filter((entry) => entry.runId !== runId);
     const told = failure?.kind === 'aborted' || (failure?.kind === 'interrupted' && !waited);
     if (failure !== undefined && !told) {
-      this.notice('error', failure.message, failure.hint, true);
+      this.transcript.notice('error', failure.message, failure.hint, true);
       if (this.run?.runId === runId) {
         this.endRun();
       }
@@ -290,7 +269,7 @@ export class Chat {
   }
 
   say(level: 'info' | 'warning' | 'error', text: string, hint = '', retry = false): void {
-    this.notice(level, text, hint, retry);
+    this.transcript.notice(level, text, hint, retry);
   }
 
   /** Moves on by one event. */
@@ -327,38 +306,38 @@ export class Chat {
         this.setPhase(event.snapshot.phase, runId, at);
         return false;
       case 'tool_started':
-        this.closeLive();
-        this.tool(event.id, event.name);
+        this.transcript.closeLive();
+        this.transcript.tool(event.id, event.name);
         return false;
       case 'tool_called': {
         const input = 'input' in event ? event.input : undefined;
-        const item = this.tool(event.id, event.name);
+        const item = this.transcript.tool(event.id, event.name);
         item.stage = 'running';
         item.input = typeof input === 'string' ? input : JSON.stringify(input ?? {}, null, 2);
-        this.touch(item);
+        this.transcript.touch(item);
         this.setPhase('dispatching', runId, at);
         return false;
       }
       case 'tool_update': {
-        const item = this.byCall.get(event.id);
+        const item = this.transcript.call(event.id);
         if (item !== undefined) {
           item.output = (item.output + event.text).slice(-LIVE_OUTPUT_LIMIT);
-          this.touch(item);
+          this.transcript.touch(item);
         }
         return false;
       }
       case 'tool_finished': {
-        const item = this.tool(event.id, event.name);
+        const item = this.transcript.tool(event.id, event.name);
         item.output = event.outcome.output;
         item.stage = event.outcome.isError === true ? 'failed' : 'done';
-        this.touch(item);
+        this.transcript.touch(item);
         return false;
       }
       case 'approval_requested': {
-        const item = this.byCall.get(event.callId);
+        const item = this.transcript.call(event.callId);
         if (item !== undefined) {
           item.stage = 'waiting';
-          this.touch(item);
+          this.transcript.touch(item);
         }
         this.setPhase('awaiting_approval', runId, at);
         return false;
@@ -390,17 +369,17 @@ export class Chat {
         }
         if (done && !alone) {
           const told = this.t('Condensed {0} turns: {1} → {2} tokens.', event.cut, event.before, event.after);
-          this.notice('info', told, '');
+          this.transcript.notice('info', told, '');
         } else if (!alone) {
           // Whoever asked for it is answered; only what happens by itself is told here.
           const reason = event.reason ?? this.t('there was nothing to drop');
-          this.notice('warning', this.t('Nothing was condensed: {0}', reason), '');
+          this.transcript.notice('warning', this.t('Nothing was condensed: {0}', reason), '');
         }
         return done;
       }
       case 'persisted':
-        for (let index = this.items.length - 1; index >= 0; index -= 1) {
-          const item = this.items[index];
+        for (let index = this.transcript.items.length - 1; index >= 0; index -= 1) {
+          const item = this.transcript.items[index];
           if (item?.kind === 'notice') {
             continue;
           }
@@ -408,9 +387,9 @@ export class Chat {
             break;
           }
           item.node = event.node;
-          this.touch(item);
+          this.transcript.touch(item);
         }
-        this.closeLive();
+        this.transcript.closeLive();
         return false;
       case 'queue':
         this.drainSteered(event.count);
@@ -426,11 +405,11 @@ export class Chat {
         return true;
       case 'memory_recalled':
         if (event.entries.length > 0) {
-          this.notice('info', this.t('Recalled {0} remembered entries.', event.entries.length), '');
+          this.transcript.notice('info', this.t('Recalled {0} remembered entries.', event.entries.length), '');
         }
         return false;
       case 'notice':
-        this.notice(event.level, event.text, '');
+        this.transcript.notice(event.level, event.text, '');
         return false;
       case 'settled':
         this.endRun();
@@ -438,9 +417,9 @@ export class Chat {
       case 'faulted':
         this.endRun();
         if (event.error.kind === 'aborted') {
-          this.notice('info', this.t('Stopped.'), '', true);
+          this.transcript.notice('info', this.t('Stopped.'), '', true);
         } else {
-          this.notice('error', event.error.message, event.error.hint ?? '', true);
+          this.transcript.notice('error', event.error.message, event.error.hint ?? '', true);
         }
         return true;
     }
@@ -455,7 +434,7 @@ export class Chat {
       return true; // somebody else's prompt: its text is in the history
     }
     this.queued.splice(index, 1);
-    this.push({ kind: 'user', key: this.newKey(), node, text: entry.text, images: entry.images });
+    this.transcript.push({ kind: 'user', key: this.transcript.newKey(), node, text: entry.text, images: entry.images });
     return false;
   }
 
@@ -466,8 +445,14 @@ export class Chat {
     for (const entry of waiting) {
       if (surplus > 0 && entry.mode === 'steer') {
         this.queued = this.queued.filter((other) => other !== entry);
-        this.closeLive();
-        this.push({ kind: 'user', key: this.newKey(), node: null, text: entry.text, images: entry.images });
+        this.transcript.closeLive();
+        this.transcript.push({
+          kind: 'user',
+          key: this.transcript.newKey(),
+          node: null,
+          text: entry.text,
+          images: entry.images,
+        });
         surplus -= 1;
         this.headDirty = true;
       }
@@ -476,19 +461,7 @@ export class Chat {
 
   private stream(kind: 'assistant' | 'thinking', delta: string, runId: string, at: number): void {
     this.setPhase('streaming', runId, at);
-    const last = this.items.at(-1);
-    if (last?.kind === kind && last.live) {
-      last.text += delta;
-      const parts = this.appended.get(last.key);
-      if (parts === undefined) {
-        this.appended.set(last.key, [delta]);
-      } else {
-        parts.push(delta);
-      }
-      return;
-    }
-    this.closeLive();
-    this.push({ kind, key: this.newKey(), node: null, text: delta, live: true });
+    this.transcript.stream(kind, delta);
   }
 
   private setPhase(phase: string, runId: string, at: number): void {
@@ -510,13 +483,13 @@ export class Chat {
   /** What a snapshot knows beyond the turns and the events: the text that is being streamed, and the open calls. */
   private catchUp(moment: Moment): void {
     if (moment.partial !== '') {
-      const last = this.items.at(-1);
+      const last = this.transcript.items.at(-1);
       if (last?.kind === 'assistant' && last.live) {
         last.text = moment.partial;
       } else if (moment.phase === 'streaming') {
-        this.push({
+        this.transcript.push({
           kind: 'assistant',
-          key: this.newKey(),
+          key: this.transcript.newKey(),
           node: null,
           text: moment.partial,
           live: true,
@@ -524,7 +497,7 @@ export class Chat {
       }
     }
     for (const call of moment.pending) {
-      const item = this.tool(call.id, call.name);
+      const item = this.transcript.tool(call.id, call.name);
       if (item.stage === 'asked' || item.stage === 'interrupted') {
         item.stage = call.stage === 'started' ? 'running' : call.stage === 'awaiting_approval' ? 'waiting' : 'asked';
       }
@@ -538,14 +511,14 @@ export class Chat {
     this.queued = [];
     this.approvals = [];
     this.questions = [];
-    for (const item of this.items) {
+    for (const item of this.transcript.items) {
       if (item.kind === 'tool' && item.stage !== 'done' && item.stage !== 'failed') {
         item.stage = 'interrupted';
-        this.touch(item);
+        this.transcript.touch(item);
       }
     }
     if (ran) {
-      this.notice(
+      this.transcript.notice(
         'warning',
         this.t('The run was interrupted: the server stopped.'),
         this.t('What was said until then is kept.'),
@@ -556,75 +529,7 @@ export class Chat {
 
   private endRun(): void {
     this.run = null;
-    this.closeLive();
+    this.transcript.closeLive();
     this.headDirty = true;
-  }
-
-  private closeLive(): void {
-    const last = this.items.at(-1);
-    if ((last?.kind === 'assistant' || last?.kind === 'thinking') && last.live) {
-      last.live = false;
-      this.touch(last);
-    }
-  }
-
-  private tool(callId: string, name: string): ItemOf<'tool'> {
-    const known = this.byCall.get(callId);
-    if (known !== undefined) {
-      return known;
-    }
-    const item: ItemOf<'tool'> = {
-      kind: 'tool',
-      key: this.newKey(),
-      node: null,
-      callId,
-      name,
-      input: '',
-      output: '',
-      stage: 'asked',
-    };
-    this.push(item);
-    return item;
-  }
-
-  private notice(level: 'info' | 'warning' | 'error', text: string, hint: string, retry = false): void {
-    this.push({ kind: 'notice', key: this.newKey(), node: this.lastNode(), level, text, hint, retry });
-  }
-
-  private lastNode(): string | null {
-    return this.items.findLast((item) => item.node !== null)?.node ?? null;
-  }
-
-  private newKey(): string {
-    this.counter += 1;
-    return `live:${String(this.counter)}`;
-  }
-
-  private push(item: Item): void {
-    this.items.push(item);
-    this.index(item);
-    this.touch(item);
-  }
-
-  private replace(items: Item[]): void {
-    this.items = items;
-    this.byKey.clear();
-    this.byCall.clear();
-    for (const item of items) {
-      this.index(item);
-    }
-    this.reset = true;
-    this.headDirty = true;
-  }
-
-  private index(item: Item): void {
-    this.byKey.set(item.key, item);
-    if (item.kind === 'tool') {
-      this.byCall.set(item.callId, item);
-    }
-  }
-
-  private touch(item: Item): void {
-    this.touched.add(item.key);
   }
 }
