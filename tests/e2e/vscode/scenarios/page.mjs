@@ -87,6 +87,8 @@ await scenario('page', fakeServer(), async (window, { root, say }) => {
     say('left out: how a flood is drawn is measured with INDUSAGI_LONG=1 only');
     return;
   }
+  // The link may have opened a tab of its own: a page behind another one is drawn once a second, whatever it does.
+  await page.bringToFront();
   for (const kind of ['paragraphs', 'list', 'code']) {
     await window.command('Indusagi: New Session');
     await chat.locator('.empty').waitFor({ timeout: 20_000 });
