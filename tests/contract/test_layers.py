@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +151,9 @@ def test_the_engine_knows_nothing_of_lsp(engine):
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 assert not name.startswith(("pygls", "lsprotocol")), path
+
+
+def test_the_shapes_of_secrets_stand_in_one_table() -> None:
+    prefix = re.compile(r"AKIA|gh\[pousr\]|AIza")
+    holders = {p.relative_to(PACKAGE).as_posix() for p in MODULES if prefix.search(p.read_text(encoding="utf-8"))}
+    assert holders == {"contract/secrets.py"}

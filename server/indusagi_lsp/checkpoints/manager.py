@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput
+from indusagi_lsp.contract.secrets import redact
 from indusagi_lsp.memory import MemoryEntry, MemoryQuery, MemoryScope, MemorySource, utc_now
-from indusagi_lsp.memory.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -210,9 +210,12 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return redact(value, loose=True)
     if isinstance(value, Mapping):
-        return {redact(name) if isinstance(name, str) else name: _without_secrets(each) for name, each in value.items()}
+        return {
+            redact(name, loose=True) if isinstance(name, str) else name: _without_secrets(each)
+            for name, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_without_secrets(each) for each in value]
     return value

@@ -17,6 +17,7 @@ import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState
 from indusagi_lsp.contract.jsontext import dumps
+from indusagi_lsp.contract.secrets import find_secret
 from indusagi_lsp.memory.embedding import entry_vectors, query_vector
 from indusagi_lsp.memory.entry import (
     MemoryEntry,
@@ -29,7 +30,6 @@ from indusagi_lsp.memory.entry import (
 )
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import by_score, fuse
-from indusagi_lsp.memory.secrets import find_secret
 from indusagi_lsp.memory.text import plain_text
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ class BaseStore(MemoryStore):
             raise InvalidInput(msg)
         secret = find_secret(entry.content, entry.context, *entry.tags, dumps(entry.metadata).decode("utf-8"))
         if secret is not None:
-            msg = f"This text seems to hold {secret}, and secrets are never remembered."
+            msg = f"This text seems to hold a secret ({secret}), and that is never remembered."
             raise InvalidInput(
                 msg,
                 hint="Leave the secret out, or say where it is kept.",

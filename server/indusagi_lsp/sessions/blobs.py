@@ -19,9 +19,9 @@ import msgspec
 
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault
 from indusagi_lsp.contract.limits import MAX_OUTPUT_BYTES
+from indusagi_lsp.contract.secrets import redact
 from indusagi_lsp.contract.turns import ToolResultBlock, Turn
 from indusagi_lsp.sessions.folder import SessionFolder
-from indusagi_lsp.sessions.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

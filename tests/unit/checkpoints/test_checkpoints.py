@@ -95,7 +95,7 @@ def test_secrets_are_left_out(open_store):
     manager.save_checkpoint("run-1", context(output=["the key is " + key], x={key: 1}), set(), "a")
     state = manager.load_checkpoint("run-1").context_state
     assert key not in repr(state)
-    assert state["values"]["output"] == ["the key is [redacted]"]
+    assert state["values"]["output"] == ["the key is [redacted: api key]"]
 
 
 def test_a_planted_checkpoint_is_not_restored(open_store):

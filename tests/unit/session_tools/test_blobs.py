@@ -10,9 +10,10 @@ import pytest
 
 from indusagi_lsp.contract.errors import InvalidInput, PersistenceFault
 from indusagi_lsp.contract.limits import MAX_OUTPUT_BYTES
+from indusagi_lsp.contract.secrets import redact
 from indusagi_lsp.contract.turns import TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, Turn
 from indusagi_lsp.sessions import blobs
-from indusagi_lsp.sessions.redaction import redact, redact_turn
+from indusagi_lsp.sessions.redaction import redact_turn
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,6 +22,7 @@ from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.clock import Clock, SystemClock
 from indusagi_lsp.contract.errors import IndusagiError, InvalidInput
 from indusagi_lsp.contract.models import Usage
+from indusagi_lsp.contract.secrets import redact
 from indusagi_lsp.contract.turns import ToolResultBlock, Turn, unanswered_calls
 from indusagi_lsp.sessions import blobs
 from indusagi_lsp.sessions.folder import CACHE, LOCKS, SessionFolder, open_private
@@ -32,7 +33,7 @@ from indusagi_lsp.sessions.importers.writing import Missing, spent_by_node
 from indusagi_lsp.sessions.locking import LockFile
 from indusagi_lsp.sessions.log import FileChanged, SessionDeleted, SessionLog
 from indusagi_lsp.sessions.oscalls import OsCalls
-from indusagi_lsp.sessions.redaction import redact, redact_turn
+from indusagi_lsp.sessions.redaction import redact_turn
 from indusagi_lsp.sessions.state import FileSource, SessionState, load, totals
 
 MAX_FILE = 1 << 30
