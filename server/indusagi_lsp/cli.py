@@ -47,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal.workflow import run_workflow_command
 
         return run_workflow_command(arguments[1:])
+    if arguments[:1] == ["memory"]:
+        from indusagi_lsp.terminal.memory import run_memory_command
+
+        return run_memory_command(arguments[1:])
     if arguments[:1] and arguments[0] in ERRANDS:
         from indusagi_lsp.terminal.errands import run_errand
 
@@ -66,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=(
             "`indusagi-lsp chat` opens the terminal client, `indusagi-lsp workflow` runs workflows, "
             "`indusagi-lsp acp` serves editors that speak the Agent Client Protocol. "
+            "`indusagi-lsp memory` shows and changes what is remembered. "
             f"Errands: {', '.join(ERRANDS)}; each has a --help."
         ),
     )

@@ -73,6 +73,15 @@ def test_a_session_is_listed_searched_exported_and_examined(shell: Shell) -> Non
     assert "0 outputs" in shell("blobs")
 
 
+def test_what_is_remembered_goes_out_as_markdown_and_comes_back(shell: Shell, tmp_path: Path) -> None:
+    shell("memory", "remember", "Releases", "are", "cut", "on", "Tuesdays", "--tag", "process")
+    document = tmp_path / "memories.md"
+    document.write_text(shell("memory", "export").replace("Tuesdays", "Fridays"), "utf-8")
+    assert "1 changed" in shell("memory", "import", str(document), "--adopt")
+    (hit,) = json.loads(shell("memory", "recall", "releases", "--json"))["hits"]
+    assert (hit["entry"]["content"], hit["entry"]["tags"]) == ("Releases are cut on Fridays", ["process"])
+
+
 def test_mistakes_get_words(shell: Shell) -> None:
     assert "no session" in shell("export", "nope", code=1)
     assert "There is no" in shell("import", "nowhere.jsonl", code=1)

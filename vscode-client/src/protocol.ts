@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '38f158e99df7964b';
+export const MESSAGES_HASH = '957ba383533130a5';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -634,8 +634,12 @@ export interface MemoryEntryView {
   scope: 'agent' | 'shared' | 'global';
   createdAt: number;
   updatedAt: number;
+  trusted: boolean;
   expiresAt: number | null;
   source: MemorySource | null;
+  tainted: boolean;
+  supersedes: string | null;
+  supersededBy: string | null;
 }
 
 /** Remember a text. An equal text in the same scope is not stored twice. */
@@ -647,6 +651,7 @@ export interface RememberParams {
   scope?: 'agent' | 'shared' | 'global';
   source?: MemorySource | null;
   ttlSeconds?: number | null;
+  supersedes?: string | null;
 }
 
 /** A hit: `score` is 1 for identical, 0 for unrelated. */
@@ -698,6 +703,85 @@ export interface ForgetParams {
 /** Whether there was such an entry. */
 export interface ForgetResult {
   forgotten: boolean;
+}
+
+/** Name one entry. */
+export interface MemoryParams {
+  id: string;
+  workspace?: string | null;
+}
+
+/** The entry, and the chain of entries that replaced each other of which it is one, the oldest first. */
+export interface MemoryGetResult {
+  entry: MemoryEntryView;
+  history: MemoryEntryView[];
+}
+
+/** Change some fields of an entry; what is not named stays. With `expectedUpdatedAt` only if it is still that. */
+export interface MemoryUpdateParams {
+  id: string;
+  workspace?: string | null;
+  text?: string | null;
+  tags?: string[] | null;
+  metadata?: Record<string, unknown> | null;
+  expectedUpdatedAt?: number | null;
+}
+
+/** The entry as it is now. */
+export interface MemoryEntryResult {
+  entry: MemoryEntryView;
+}
+
+/** Why is this entry where it is among the hits for a text? */
+export interface MemoryExplainParams {
+  id: string;
+  text: string;
+  workspace?: string | null;
+}
+
+/**
+ * The parts of a score by name, and each word of the question with where the entry has it. `rank` counts from 1 and is
+ * null where the entry is no hit. A word is in the entry's `own` text, `near` it (in the turns around it), or in a
+ * `split` compound name.
+ */
+export interface MemoryExplainResult {
+  entry: MemoryEntryView;
+  score: number;
+  rank: number | null;
+  parts: Record<string, number>;
+  words: Record<string, ('own' | 'near' | 'split')[]>;
+}
+
+/** All that is remembered, as a Markdown document. */
+export interface MemoryExportParams {
+  workspace?: string | null;
+  scope?: 'agent' | 'shared' | 'global' | null;
+  tags?: string[];
+}
+
+/** The document, and how many entries it holds. */
+export interface MemoryExportResult {
+  text: string;
+  entries: number;
+}
+
+/**
+ * Bring in a document of `memory/export`, as it was or edited. What this user's key does not vouch for comes marked as
+ * foreign and replaces nothing, unless `adopt` vouches for it.
+ */
+export interface MemoryImportParams {
+  text: string;
+  workspace?: string | null;
+  adopt?: boolean;
+}
+
+/** How many were new, took the place of an earlier form, were there already, or were left out for what is here. */
+export interface MemoryImportResult {
+  added: number;
+  changed: number;
+  present: number;
+  kept: number;
+  problems: string[];
 }
 
 /** List the workflows that can be run here, and the newest `limit` executions. */
@@ -1170,6 +1254,12 @@ export const Methods = {
   memoryRecall: 'indusagi/memory/recall',
   memoryList: 'indusagi/memory/list',
   memoryForget: 'indusagi/memory/forget',
+  memoryGet: 'indusagi/memory/get',
+  memoryUpdate: 'indusagi/memory/update',
+  memoryAdopt: 'indusagi/memory/adopt',
+  memoryExplain: 'indusagi/memory/explain',
+  memoryExport: 'indusagi/memory/export',
+  memoryImport: 'indusagi/memory/import',
   workflowList: 'indusagi/workflow/list',
   workflowRun: 'indusagi/workflow/run',
   workflowResume: 'indusagi/workflow/resume',
@@ -1212,6 +1302,12 @@ export const Commands = {
   memoryRecall: 'indusagi.server.memory/recall',
   memoryList: 'indusagi.server.memory/list',
   memoryForget: 'indusagi.server.memory/forget',
+  memoryGet: 'indusagi.server.memory/get',
+  memoryUpdate: 'indusagi.server.memory/update',
+  memoryAdopt: 'indusagi.server.memory/adopt',
+  memoryExplain: 'indusagi.server.memory/explain',
+  memoryExport: 'indusagi.server.memory/export',
+  memoryImport: 'indusagi.server.memory/import',
   workflowList: 'indusagi.server.workflow/list',
   workflowRun: 'indusagi.server.workflow/run',
   workflowResume: 'indusagi.server.workflow/resume',
@@ -1269,6 +1365,12 @@ export interface Operations {
   'indusagi/memory/recall': { params: RecallParams; result: RecallResult };
   'indusagi/memory/list': { params: MemoryListParams; result: MemoryListResult };
   'indusagi/memory/forget': { params: ForgetParams; result: ForgetResult };
+  'indusagi/memory/get': { params: MemoryParams; result: MemoryGetResult };
+  'indusagi/memory/update': { params: MemoryUpdateParams; result: MemoryEntryResult };
+  'indusagi/memory/adopt': { params: MemoryParams; result: MemoryEntryResult };
+  'indusagi/memory/explain': { params: MemoryExplainParams; result: MemoryExplainResult };
+  'indusagi/memory/export': { params: MemoryExportParams; result: MemoryExportResult };
+  'indusagi/memory/import': { params: MemoryImportParams; result: MemoryImportResult };
   'indusagi/workflow/list': { params: WorkflowListParams; result: WorkflowListResult };
   'indusagi/workflow/run': { params: WorkflowRunParams; result: WorkflowExecution };
   'indusagi/workflow/resume': { params: WorkflowResumeParams; result: WorkflowExecution };

@@ -6,7 +6,8 @@ All work on files, databases and vectors happens in worker threads; the event lo
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -21,9 +22,11 @@ from indusagi_lsp.memory.entry import (
     newest_first,
     utc_now,
 )
+from indusagi_lsp.memory.markdown import from_markdown, to_markdown
 from indusagi_lsp.memory.query import MemoryQuery, ScoredEntry
 from indusagi_lsp.memory.scoring import by_score
 from indusagi_lsp.memory.store import BaseStore, Entries, EntryNotFound, Hits
+from indusagi_lsp.memory.text import index_terms, query_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +36,9 @@ SIMILAR_SCORE = 0.4
 """From this score on, an entry is shown to whoever remembers something like it."""
 
 DEFAULT_LIMIT = 10
+
+Place: TypeAlias = Literal["own", "near", "split"]
+PLACES: tuple[Place, ...] = ("own", "near", "split")
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -47,6 +53,43 @@ class Remembered(msgspec.Struct, frozen=True):
     entry: MemoryEntry
     created: bool
     similar_existing: tuple[ScoredEntry, ...] = ()
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What came of an import; the numbers and the problems together are all that was brought.
+
+    Attributes:
+        added: how many were not there before.
+        changed: how many took the place of an earlier form.
+        present: how many were there already, the same.
+        kept: how many differ from what is here, and were left out: `adopt` takes them.
+        problems: what was refused, and why, in words.
+    """
+
+    added: int = 0
+    changed: int = 0
+    present: int = 0
+    kept: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why an entry is, or is not, a hit for a text.
+
+    Attributes:
+        entry: the entry.
+        score: its score; 0 where it is no hit.
+        rank: its place among the hits, from 1; None where it is no hit.
+        parts: the parts of the score by name: `lexical`, `semantic`.
+        words: each word of the question as it is looked up, with where the entry has it: `own` text, `near` (the
+            turns around it), `split` (pieces of compound names).
+    """
+
+    entry: MemoryEntry
+    score: float
+    rank: int | None
+    parts: Mapping[str, float]
+    words: Mapping[str, tuple[Place, ...]]
 
 
 class MemoryService:
@@ -188,6 +231,38 @@ class MemoryService:
         """The chain of entries that replaced each other, the oldest first, of which this is one."""
         return await asyncio.to_thread(self._history, identifier)
 
+    async def explain(self, text: str, identifier: str) -> Explained:
+        """Tell why `recall(text)` ranks an entry where it does.
+
+        Raises:
+            EntryNotFound: there is none.
+        """
+        return await asyncio.to_thread(self._explain, text, identifier)
+
+    async def export_markdown(self, *, scope: MemoryScope | None = None, tags: Sequence[str] = ()) -> tuple[str, int]:
+        """All that is visible as a Markdown document, the newest first, and how many entries that is."""
+
+        def write() -> tuple[str, int]:
+            entries = self._list(self._query(scope, tags, None))
+            return to_markdown(entries), len(entries)
+
+        return await asyncio.to_thread(write)
+
+    async def import_markdown(self, text: str, *, adopt: bool = False) -> Imported:
+        """Bring the entries of a Markdown document in.
+
+        What this user's key vouches for comes as it was. Anything else, be it edited or somebody else's, is marked as
+        foreign and kept from models, and takes no entry's place.
+
+        Args:
+            text: a document of `export_markdown`, as it was or edited.
+            adopt: vouch for all of it: edited texts take the place of the former, and nothing is foreign.
+
+        Raises:
+            InvalidInput: the document cannot be read; nothing was brought in.
+        """
+        return await asyncio.to_thread(lambda: self._import(from_markdown(text), adopt=adopt))
+
     async def close(self) -> None:
         """Let go of files and connections."""
         for store in self._stores:
@@ -229,6 +304,34 @@ class MemoryService:
             self._holder(old.identifier).amend(old.identifier, superseded_by=kept.identifier)
         others = tuple(hit for hit in similar if hit.entry.identifier not in (kept.identifier, entry.supersedes))
         return Remembered(kept, created, others)
+
+    def _explain(self, text: str, identifier: str) -> Explained:
+        entry = self._get(identifier)
+        if entry is None:
+            raise EntryNotFound(identifier)
+        hits = self._recall(text, MemoryQuery())
+        rank = next((at for at, hit in enumerate(hits, 1) if hit.entry.identifier == identifier), None)
+        terms = index_terms(entry.content, entry.context)
+        words = {
+            word: tuple(place for place in PLACES if word in getattr(terms, place))
+            for word in query_words(index_terms(text))
+        }
+        if rank is None:
+            return Explained(entry, 0.0, None, {}, words)
+        return Explained(entry, hits[rank - 1].score, rank, hits[rank - 1].score_details, words)
+
+    def _import(self, entries: Sequence[MemoryEntry], *, adopt: bool) -> Imported:
+        counts: Counter[str] = Counter()
+        problems = []
+        for entry in entries:
+            if entry.is_expired(self._now()):
+                problems.append(f"{entry.identifier}: it has expired.")
+                continue
+            try:
+                counts[self._store_of(entry.scope).bring(entry, adopt=adopt)] += 1
+            except InvalidInput as error:
+                problems.append(f"{entry.identifier}: {error.message}")
+        return Imported(**counts, problems=tuple(problems))
 
     def _recall(self, text: str, query: MemoryQuery) -> Hits:
         hits = [hit for store in self._stores for hit in store.recall(text, query)]

@@ -11,7 +11,7 @@ import abc
 import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -323,6 +323,43 @@ class BaseStore(MemoryStore):
         """Put an entry in as it is, with its times and its proof, over one of the same identifier in its scope."""
         self._changed((self.realm(entry.scope),), entry.identifier, lambda _: self._checked(entry))
 
+    def bring(self, entry: MemoryEntry, *, adopt: bool = False) -> Literal["added", "changed", "present", "kept"]:
+        """Take an entry in that was written elsewhere, with its times.
+
+        Args:
+            entry: the entry. Where its proof is not this user's it is foreign, and takes no other's place.
+            adopt: vouch for it.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            InvalidInput: it is too long, or holds a secret.
+        """
+        entry = self._admit(entry)
+        entry = self._sealed(entry) if adopt and self._mac is not None else self._checked(entry)
+        outcome: list[Literal["added", "changed", "present", "kept"]] = []
+
+        def put(old: MemoryEntry | None) -> MemoryEntry | None:
+            old = None if old is None else self._checked(old)
+            if old is None:
+                outcome.append("added")
+                return entry
+            if _said(old) == _said(entry) and (old.trusted or not entry.trusted):
+                outcome.append("present")
+                return old
+            if adopt:
+                outcome.append("changed")
+                return self._sealed(entry.changed(created_at=old.created_at, updated_at=self._after(old)))
+            if entry.trusted and (not old.trusted or entry.changed_at > old.changed_at):
+                outcome.append("changed")
+                return entry
+            outcome.append("kept")
+            return old
+
+        self._changed((self.realm(entry.scope),), entry.identifier, put)
+        return outcome[-1]
+
     def adopt(self, identifier: str) -> MemoryEntry:
         """Vouch for the visible entry of that identifier, as if this user had written it.
 
@@ -564,6 +601,11 @@ def _renewed(old: MemoryEntry, new: MemoryEntry) -> MemoryEntry:
     if _worded(new) != _worded(old) and new.embedding == old.embedding:
         return new.changed(embedding=None, embedder=None)
     return new
+
+
+def _said(entry: MemoryEntry) -> MemoryEntry:
+    """All that an entry says, without what is derived or told by its proof."""
+    return entry.changed(mac=None, trusted=False, embedding=None, embedder=None)
 
 
 def _unsealed(entry: MemoryEntry) -> MemoryEntry:

@@ -751,8 +751,16 @@ class MemoryEntryView(Full, frozen=True):
     scope: MemoryScopeName
     created_at: int
     updated_at: int
+    trusted: bool
+    """Whether this user wrote or adopted it; what is not never reaches a model."""
+
     expires_at: int | None = None
     source: MemorySource | None = None
+    tainted: bool = False
+    """Whether its text came from where an attacker may write."""
+
+    supersedes: str | None = None
+    superseded_by: str | None = None
 
 
 class RememberParams(Wire, frozen=True):
@@ -765,6 +773,8 @@ class RememberParams(Wire, frozen=True):
     scope: MemoryScopeName = "shared"
     source: MemorySource | None = None
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
+    supersedes: MemoryId | None = None
+    """The entry that this one replaces; the old one is kept, and linked."""
 
 
 class ScoredEntryView(Full, frozen=True):
@@ -824,6 +834,95 @@ class ForgetResult(Full, frozen=True):
     """Whether there was such an entry."""
 
     forgotten: bool
+
+
+class MemoryParams(Wire, frozen=True):
+    """Name one entry."""
+
+    id: MemoryId
+    workspace: str | None = None
+
+
+class MemoryGetResult(Full, frozen=True):
+    """The entry, and the chain of entries that replaced each other of which it is one, the oldest first."""
+
+    entry: MemoryEntryView
+    history: list[MemoryEntryView]
+
+
+class MemoryUpdateParams(Wire, frozen=True):
+    """Change some fields of an entry; what is not named stays. With `expectedUpdatedAt` only if it is still that."""
+
+    id: MemoryId
+    workspace: str | None = None
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)] | None = None
+    tags: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    expected_updated_at: int | None = None
+
+
+class MemoryEntryResult(Full, frozen=True):
+    """The entry as it is now."""
+
+    entry: MemoryEntryView
+
+
+class MemoryExplainParams(Wire, frozen=True):
+    """Why is this entry where it is among the hits for a text?"""
+
+    id: MemoryId
+    text: str
+    workspace: str | None = None
+
+
+class MemoryExplainResult(Full, frozen=True):
+    """The parts of a score by name, and each word of the question with where the entry has it.
+
+    `rank` counts from 1 and is null where the entry is no hit. A word is in the entry's `own` text, `near` it (in the
+    turns around it), or in a `split` compound name.
+    """
+
+    entry: MemoryEntryView
+    score: float
+    rank: int | None
+    parts: dict[str, float]
+    words: dict[str, list[Literal["own", "near", "split"]]]
+
+
+class MemoryExportParams(Wire, frozen=True):
+    """All that is remembered, as a Markdown document."""
+
+    workspace: str | None = None
+    scope: MemoryScopeName | None = None
+    tags: list[str] = []
+
+
+class MemoryExportResult(Full, frozen=True):
+    """The document, and how many entries it holds."""
+
+    text: str
+    entries: int
+
+
+class MemoryImportParams(Wire, frozen=True):
+    """Bring in a document of `memory/export`, as it was or edited.
+
+    What this user's key does not vouch for comes marked as foreign and replaces nothing, unless `adopt` vouches for it.
+    """
+
+    text: Annotated[str, Meta(max_length=50_000_000)]
+    workspace: str | None = None
+    adopt: bool = False
+
+
+class MemoryImportResult(Full, frozen=True):
+    """How many were new, took the place of an earlier form, were there already, or were left out for what is here."""
+
+    added: int
+    changed: int
+    present: int
+    kept: int
+    problems: list[str]
 
 
 # --- workflows --------------------------------------------------------------------------------------------------------

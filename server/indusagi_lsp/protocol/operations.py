@@ -75,6 +75,14 @@ REMEMBER = Operation("memory/remember", m.RememberParams, m.RememberResult, "Rem
 RECALL = Operation("memory/recall", m.RecallParams, m.RecallResult, "Find what was remembered")
 MEMORY_LIST = Operation("memory/list", m.MemoryListParams, m.MemoryListResult, "List what is remembered")
 FORGET = Operation("memory/forget", m.ForgetParams, m.ForgetResult, "Forget one entry")
+MEMORY_GET = Operation("memory/get", m.MemoryParams, m.MemoryGetResult, "Show one entry, with what it replaced")
+MEMORY_UPDATE = Operation("memory/update", m.MemoryUpdateParams, m.MemoryEntryResult, "Change one entry")
+MEMORY_ADOPT = Operation("memory/adopt", m.MemoryParams, m.MemoryEntryResult, "Vouch for an entry of somebody else")
+MEMORY_EXPLAIN = Operation(
+    "memory/explain", m.MemoryExplainParams, m.MemoryExplainResult, "Why an entry is found, or is not"
+)
+MEMORY_EXPORT = Operation("memory/export", m.MemoryExportParams, m.MemoryExportResult, "Export memories as Markdown")
+MEMORY_IMPORT = Operation("memory/import", m.MemoryImportParams, m.MemoryImportResult, "Import memories from Markdown")
 WORKFLOW_LIST = Operation(
     "workflow/list", m.WorkflowListParams, m.WorkflowListResult, "List workflows and their executions"
 )
@@ -120,6 +128,12 @@ OPERATIONS: tuple[Operation, ...] = (
     RECALL,
     MEMORY_LIST,
     FORGET,
+    MEMORY_GET,
+    MEMORY_UPDATE,
+    MEMORY_ADOPT,
+    MEMORY_EXPLAIN,
+    MEMORY_EXPORT,
+    MEMORY_IMPORT,
     WORKFLOW_LIST,
     WORKFLOW_RUN,
     WORKFLOW_RESUME,

@@ -124,6 +124,10 @@ def memory_entry(entry: MemoryEntry) -> m.MemoryEntryView:
         updated_at=_ms(entry.updated_at),
         expires_at=_ms(expires) if expires is not None else None,
         source=m.MemorySource(session=source.session, node=source.node) if source is not None else None,
+        trusted=entry.trusted,
+        tainted=entry.tainted,
+        supersedes=entry.supersedes,
+        superseded_by=entry.superseded_by,
     )
 
 

@@ -50,7 +50,11 @@ def run_errand(name: str, argv: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
-    errand = ERRANDS[name]
+    return go_on_errand(name, ERRANDS[name], argv)
+
+
+def go_on_errand(name: str, errand: Errand, argv: Sequence[str]) -> int:
+    """Run one errand, named `name` on the command line; the arguments and the result are those of `run_errand`."""
     parser = argparse.ArgumentParser(prog=f"indusagi-lsp {name}", description=errand.title)
     parser.add_argument("--workspace", metavar="PATH", default=".", help="the folder (default: here)")
     parser.add_argument("--json", action="store_true", help="give the result as JSON")
@@ -71,7 +75,7 @@ async def _go(errand: Errand, given: argparse.Namespace, workspace: Path) -> int
     except ServerGoneError as gone:
         talk.mourn(gone)
         return SERVER_DIED
-    except (RemoteError, OSError) as error:
+    except (RemoteError, OSError, UnicodeDecodeError) as error:
         show_error(screen, str(error), getattr(error, "hint", ""))
         return FAILED
     finally:
