@@ -16,7 +16,8 @@ ERRANDS = ("sessions", "search", "doctor", "import", "export", "blobs")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TextIO
 
     from indusagi_lsp.lsp.hosts import HostsFactory
     from indusagi_lsp.transport.serve import Served
@@ -47,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal.workflow import run_workflow_command
 
         return run_workflow_command(arguments[1:])
+    if arguments[:2] == ["memory", "migrate"]:
+        from indusagi_lsp.workspace.migration import run_migration
+
+        return run_migration(arguments[2:], _lines_to(sys.stdout), _lines_to(sys.stderr))
     if arguments[:1] == ["memory"]:
         from indusagi_lsp.terminal.memory import run_memory_command
 
@@ -56,6 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_errand(arguments[0], arguments[1:])
     return _serve(build_parser().parse_args(arguments))
+
+
+def _lines_to(stream: TextIO) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        stream.write(f"{line}\n")
+
+    return write
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -34,7 +34,7 @@ def run_memory_command(argv: Sequence[str]) -> int:
         description="What is remembered for a folder; each verb has a --help.",
         epilog="Exit codes: 0 all is well, 1 something is not, 2 wrong arguments, 3 the server died.",
     )
-    parser.add_argument("verb", choices=tuple(VERBS), metavar="VERB", help=", ".join(VERBS))
+    parser.add_argument("verb", choices=tuple(VERBS), metavar="VERB", help=", ".join((*VERBS, "migrate")))
     given = parser.parse_args(argv[:1])
     return go_on_errand(f"memory {given.verb}", VERBS[given.verb], argv[1:])
 

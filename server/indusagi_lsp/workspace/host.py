@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.importers import Importer
     from indusagi_lsp.sessions.search import SearchIndex
     from indusagi_lsp.sessions.watch import SessionWatcher
+    from indusagi_lsp.workspace.memories import MemoryServer
     from indusagi_lsp.workspace.workflows import HostWorkflows
 
 INDUSAGI = ".indusagi"
@@ -72,6 +73,7 @@ class Host:
         signer: the user's key for heads.
         settings: layers of raw settings, weakest first.
         user: the user's own configuration.
+        server: keeps what is remembered, in the place of the folder.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Host:
         signer: Signer,
         settings: tuple[Mapping[str, Any], ...],
         user: UserConfig,
+        server: MemoryServer | None,
         clock: Clock,
         new_id: NewId,
     ) -> None:
@@ -117,6 +120,7 @@ class Host:
         self._shown: dict[str, str | None] = {}
         self._catching_up: set[asyncio.Task[None]] = set()
         self._memory: MemoryService | None = None
+        self._memory_server = server
         self._workflows: HostWorkflows | None = None
         self._search: SearchIndex | None = None
         self.files = FileHistory(
@@ -452,6 +456,7 @@ class Host:
                 clock=self.clock,
                 new_id=self._new_id,
                 report=self._notify,
+                server=self._memory_server,
             )
         return self._memory
 

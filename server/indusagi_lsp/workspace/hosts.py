@@ -30,6 +30,7 @@ from indusagi_lsp.workspace import (
     serve_workflows,
 )
 from indusagi_lsp.workspace.host import Host
+from indusagi_lsp.workspace.memories import memory_server
 from indusagi_lsp.workspace.outlet import Outlet
 from indusagi_lsp.workspace.paths import uri_path
 from indusagi_lsp.workspace.settings import UserConfig, read_user_config
@@ -159,6 +160,7 @@ class Hosts:
                 raise InvalidInput(message, hint="Open a folder that exists.")
             assert self._models is not None  # noqa: S101 - made by `_prepare`
             assert self._signer is not None  # noqa: S101
+            server = await asyncio.to_thread(memory_server, self._user.memory_server, root)
             self._hosts[uri] = Host(
                 uri=uri,
                 root=root,
@@ -171,6 +173,7 @@ class Hosts:
                 signer=self._signer,
                 settings=(self._user.settings, self._editor_settings),
                 user=self._user,
+                server=server,
                 clock=self._clock,
                 new_id=self._new_id,
             )

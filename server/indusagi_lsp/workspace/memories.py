@@ -9,11 +9,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from indusagi_lsp.contract.clock import Clock, NewId
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.memory import BaseStore, EmbeddingProvider, FileMemoryStore, MemoryService, RecentVectors, now_from
+from indusagi_lsp.memory.identity import workspace_identity
 from indusagi_lsp.sessions import Signer
 
 if TYPE_CHECKING:
@@ -21,11 +24,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOCAL = frozenset({"sqlite", "file"})
+"""The kinds of store that lie in a folder; any other is the address of a server."""
+
 FOLDER = "memory"
 DATABASE = "memory.sqlite"
 
 MOST_NOTICES = 20
 """From so many notices of one kind on, further ones only go to the log: a thousand broken files are one trouble."""
+
+
+class MemoryServer(msgspec.Struct, frozen=True):
+    """A server that keeps what is remembered: its address, and the name of this folder there."""
+
+    address: str
+    workspace: str
+
+
+def memory_server(address: str, root: Path) -> MemoryServer | None:
+    """The server at an address for one folder, None for an empty address. It reads the disk: not for the event loop."""
+    return MemoryServer(address, workspace_identity(root)) if address else None
 
 
 def open_memory(
@@ -37,6 +55,7 @@ def open_memory(
     clock: Clock,
     new_id: NewId,
     report: Callable[[Notice], None],
+    server: MemoryServer | None = None,
 ) -> MemoryService:
     """Open the memory of one folder, on the event loop. Nothing is read or written before its first use.
 
@@ -48,6 +67,8 @@ def open_memory(
         clock: the time.
         new_id: makes identifiers.
         report: takes what the user should know (what was skipped and why), on this event loop.
+        server: keeps what the folder remembers, in the place of the folder. What is remembered for all folders stays
+            with the user, since a server may be shared.
     """
     now = now_from(clock)
     notify = _Notices(report)
@@ -58,13 +79,37 @@ def open_memory(
 
     def store(folder: Path) -> BaseStore:
         # The store lies in its folder, so the folder is no part of an entry: it may be moved, and is found again.
-        if settings.store == "file":
-            return FileMemoryStore(folder / FOLDER, now=now, mac=mac, embedder=embedder, notify=notify)
+        return open_store(settings.store, folder, now=now, mac=mac, embedder=embedder, notify=notify)
+
+    workspace = store(inside)
+    if server is not None:
+        workspace = open_store(
+            server.address, inside, workspace=server.workspace, now=now, mac=mac, embedder=embedder, notify=notify
+        )
+    return MemoryService(workspace, store(data), now=now, new_id=new_id)
+
+
+def open_store(kind: str, folder: Path, **options: Any) -> BaseStore:
+    """Open one store; nothing is read or written before its first use.
+
+    Args:
+        kind: `sqlite`, `file`, or the address of a PostgreSQL or Redis server.
+        folder: where a local store has its place.
+        options: see `BaseStore`.
+    """
+    if kind == "file":
+        return FileMemoryStore(folder / FOLDER, **options)
+    if kind == "sqlite":
         from indusagi_lsp.memory.sqlite import SqliteMemoryStore
 
-        return SqliteMemoryStore(folder / FOLDER / DATABASE, now=now, mac=mac, embedder=embedder, notify=notify)
+        return SqliteMemoryStore(folder / FOLDER / DATABASE, **options)
+    if kind.startswith("postgres"):
+        from indusagi_lsp.memory.postgres import PostgresMemoryStore
 
-    return MemoryService(store(inside), store(data), now=now, new_id=new_id)
+        return PostgresMemoryStore(kind, **options)
+    from indusagi_lsp.memory.redis import RedisMemoryStore
+
+    return RedisMemoryStore(kind, **options)
 
 
 class _Notices:

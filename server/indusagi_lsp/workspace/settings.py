@@ -76,6 +76,8 @@ class UserConfig(msgspec.Struct, frozen=True):
     models: ModelsConfig = ModelsConfig()
     mcp: Mapping[str, McpConfig] = {}
     commands: tuple[str, ...] = ()
+    memory_server: str = ""
+    """The address of the server that keeps what folders remember; empty where each folder keeps it itself."""
 
 
 def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
@@ -103,11 +105,15 @@ def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
     if "mcp" in data:
         mcp, mcp_problems = read_mcp_config(data.pop("mcp"))
         problems = (*problems, *mcp_problems)
+    memory_server, memory_problems = _memory_server(data.get("memory"))
+    problems = (*problems, *memory_problems)
     commands = data.pop("commands", [])
     if not (isinstance(commands, list) and all(isinstance(one, str) for one in commands)):
         problems = (*problems, "`commands` is not a list of commands, so each command is asked about.")
         commands = []
-    return UserConfig(data, models, mcp, tuple(commands)), [_bad(f"{path}: {problem}") for problem in problems]
+    return UserConfig(data, models, mcp, tuple(commands), memory_server), [
+        _bad(f"{path}: {problem}") for problem in problems
+    ]
 
 
 def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
@@ -138,6 +144,24 @@ def merge_settings(*layers: Mapping[str, Any]) -> tuple[Settings, list[Notice]]:
                 else:
                     values[key] = tried
     return msgspec.convert(values, Settings), notices
+
+
+_SERVERS = {"postgres": ("postgres://", "postgresql://"), "redis": ("redis://", "rediss://", "unix://")}
+
+
+def _memory_server(memory: Any) -> tuple[str, list[str]]:
+    """Take the address of a server out of the settings of memory; an address and its password never reach an editor."""
+    if not isinstance(memory, dict):
+        return "", []
+    address = memory.pop("address", "")
+    kind = memory.get("store")
+    if kind not in _SERVERS:
+        return "", ["`memory.address` is only for the stores postgres and redis."] if address else []
+    del memory["store"]
+    if isinstance(address, str) and address.startswith(_SERVERS[kind]):
+        return address, []
+    begin = " or ".join(_SERVERS[kind])
+    return "", [f"`memory.store` {kind} needs a `memory.address` that begins with {begin}."]
 
 
 def _parts(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,11 @@ async def test_an_edited_text_replaces_nothing_until_it_is_vouched_for(open_serv
     kept = await service.remember("Ann loves tabs")
     text = (await service.export_markdown())[0].replace("loves", "hates")
     assert (await service.import_markdown(text)).kept == 1
+    assert [one.content for one in await service.list()] == ["Ann loves tabs"]
+
+    (forged,) = from_markdown(text)
+    later = to_markdown([forged.changed(updated_at=START + timedelta(days=1))])
+    assert (await service.import_markdown(later)).kept == 1
     assert [one.content for one in await service.list()] == ["Ann loves tabs"]
 
     assert (await service.import_markdown(text, adopt=True)).changed == 1
