@@ -36,6 +36,10 @@ const entry: MemoryEntryView = {
   updatedAt: 1,
   expiresAt: null,
   source: { session: 's', node: 'n' },
+  trusted: true,
+  tainted: false,
+  supersedes: null,
+  supersededBy: null,
 };
 const row: Extract<MemoryRow, { kind: 'entry' }> = { kind: 'entry', entry, workspace: 'file:///w', score: null };
 let asked: { method: string; params: Record<string, unknown> }[];
