@@ -142,8 +142,8 @@ export class Window {
       }
     });
     page.on('pageerror', (error) => this.errors.push(String(error)));
-    /** The chat page: a frame in a frame, in a view; other pages of ours are in editor tabs. */
-    this.chat = page.frameLocator('iframe.webview.ready[src*="purpose=webviewView"]').frameLocator('iframe#active-frame');
+    /** The chat page: a frame in a frame, in the side bar; other pages of ours are in editor tabs. */
+    this.chat = page.frameLocator('iframe.webview.ready:left-of(.part.editor)').frameLocator('iframe#active-frame');
   }
 
   async open(address, query = '') {
