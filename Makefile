@@ -51,7 +51,7 @@ test: install-dev check-python ## every check and test there is; those of the ex
 	@$(BIN)/python -m pytest
 
 soak: install-dev ## the long forms: a day of turns with faults, many kills, every cut; about two hours
-	@INDUSAGI_LONG=1 $(BIN)/python -m pytest tests/faults tests/unit/models
+	@INDUSAGI_LONG=1 $(BIN)/python -m pytest tests/faults tests/unit/models tests/unit/memory/test_processes.py
 
 unit: install-dev ## the quick tests only
 	@$(BIN)/python -m pytest tests/unit

@@ -14,7 +14,8 @@ import pytest
 from indusagi_lsp.memory import MemoryEntry, MemoryQuery, MemoryScope
 
 WORKER = Path(__file__).with_name("worker.py")
-CYCLES = 100 if os.environ.get("INDUSAGI_LONG") else 6
+CYCLES = 100 if os.environ.get("INDUSAGI_LONG") == "1" else 10
+"""How often a writer is killed, in each store."""
 
 
 def start(bench, first, count):
