@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [NAME ...] [--quick] [--json] [--data FILE]`."""
+"""Run the benchmarks: `python -m benchmarks [NAME ...] [--quick] [--json] [--data FILE] [--vectors N]`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 when no goal was missed grossly.
     """
-    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in MODULES if _there(name)}
+    modules: dict[str, Any] = {name: importlib.import_module(f"benchmarks.{name}") for name in MODULES if _there(name)}
     offered = {name: module for module in modules.values() for name in module.NAMES}
     options = _parser(sorted(offered)).parse_args(argv)
     unknown = [name for name in options.names if name not in offered]
@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"benchmarks: there is no {', '.join(unknown)}; there are: {', '.join(offered)}\n")
         return 2
 
+    modules["memory"].indexed = options.vectors
     goals = tomllib.loads(Path(__file__).with_name("goals.toml").read_text(encoding="utf-8"))
     results: dict[str, dict[str, Any]] = {}
     for measured in _run(modules, options.names or list(offered), quick=options.quick, data=options.data):
@@ -70,6 +71,7 @@ def _parser(names: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="fewer rounds: all of them in under 50 s")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--data", type=Path, metavar="FILE", help="your own data set, for retrieval and probes")
+    parser.add_argument("--vectors", type=int, metavar="N", help="how many vectors memory_index has")
     return parser
 
 

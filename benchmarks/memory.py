@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from indusagi_lsp.memory import EmbeddingProvider, SqliteMemoryStore
 
-NAMES = ("retrieval_turns", "retrieval_facts", "retrieval_code", "memory_query", "memory_vectors")
+NAMES = ("retrieval_turns", "retrieval_facts", "retrieval_code", "memory_query", "memory_vectors", "memory_index")
+indexed: int | None = None
+"""How many vectors `memory_index` has; None for its own choice. Building takes about half a second for 1,000."""
+
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "retrieval"
 AT = 10
 
@@ -32,6 +35,8 @@ def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measur
             yield _retrieval(name, _set(name, quick, data))
         elif name == "memory_query":
             yield _query(10_000 if quick else 50_000, rounds=5 if quick else 9)
+        elif name == "memory_index":
+            yield _index(indexed or (20_000 if quick else 100_000), rounds=5 if quick else 9)
         else:
             yield _vectors(20_000 if quick else 100_000, rounds=5 if quick else 9)
 
@@ -343,3 +348,63 @@ def _vectors(count: int, rounds: int) -> Measured:
         spent = cpu(ours) / len(questions) * 1000
         store.close()
     return Measured.of("memory_vectors", found, f"{count} vectors of {length}: {spent:.1f} ms a query")
+
+
+MILLION = 1_000_000
+
+
+def _index(count: int, rounds: int) -> Measured:
+    """CPU of a search through the index over one pass of NumPy over the same matrix, and how much of the ten it finds.
+
+    The vectors lie as those of texts do, in clusters of few dimensions with some noise; among vectors that are noise
+    alone no index finds much. A pass takes as long as there are rows, so that of a million is told from a smaller one.
+    """
+    import numpy as np
+
+    from indusagi_lsp.memory import neighbours
+    from indusagi_lsp.memory.matrix import Matrix
+
+    if not neighbours.is_available():
+        return Measured.skipped("memory_index", "usearch is not installed")
+    length, latent = 256, 48
+    rng = np.random.default_rng(4)
+    basis = rng.normal(size=(latent, length)).astype(np.float32)
+    centres = rng.normal(size=(500, latent)).astype(np.float32)
+
+    def made(number: int) -> Any:
+        points = centres[rng.integers(0, len(centres), number)] + 0.5 * rng.normal(size=(number, latent))
+        rows = (points @ basis / latent**0.5 + 0.1 * rng.normal(size=(number, length))).astype(np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    matrix, plain = Matrix(length), np.empty((count, length), np.float32)
+    for start in range(0, count, 50_000):
+        end = min(start + 50_000, count)
+        plain[start:end] = made(end - start)
+        matrix.put(range(start, end), [0] * (end - start), plain[start:end])
+    questions = made(100)
+    near = neighbours.Neighbours(length)
+    start_of = time.process_time()
+    matrix.look_up_with(near)
+    near.wait(float(count))
+    built = time.process_time() - start_of
+
+    def passed(vector: Any) -> set[int]:
+        return set(np.argpartition(plain @ vector, -AT)[-AT:].tolist())
+
+    def looked_up(vector: Any) -> set[int]:
+        scores = next(iter(matrix.nearest(vector, None, 4 * AT)))
+        return set(sorted(scores, key=lambda number: -scores[number])[:AT])
+
+    found = ratios(
+        lambda: cpu(lambda: [looked_up(vector) for vector in questions]) / len(questions),
+        lambda: cpu(lambda: [passed(vector) for vector in questions[:10]]) / 10,
+        rounds,
+    )
+    spent = cpu(lambda: [looked_up(vector) for vector in questions]) / len(questions) * 1000
+    recall = _mean(len(looked_up(vector) & passed(vector)) / AT for vector in questions)
+    note = (
+        f"{count} vectors of {length}: {spent:.2f} ms, {statistics.median(found):.4f} of a pass;"
+        f" recall@{AT} {recall:.3f}; built in {built:.0f} s of CPU"
+    )
+    worst = [max(share * count / MILLION / 0.02, 0.95 / max(recall, 0.01)) for share in found]
+    return Measured.of("memory_index", worst, note)

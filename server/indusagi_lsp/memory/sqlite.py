@@ -60,7 +60,7 @@ class SqliteMemoryStore(BaseStore):
         self._connection: sqlite3.Connection | None = None
         self._depth = 0
         self._seen = -1
-        self._derived = Derived()
+        self._derived = Derived(self._path, self._mac)
 
     def close(self) -> None:
         """See `MemoryStore.close`."""

@@ -6,12 +6,17 @@ another process writes. The store guards it against several threads.
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from typing import TYPE_CHECKING
 
+from indusagi_lsp.memory import neighbours
+from indusagi_lsp.memory.neighbours import Neighbours
+
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from indusagi_lsp.memory.entry import MemoryEntry
     from indusagi_lsp.memory.matrix import Matrix
@@ -50,11 +55,19 @@ class Sizes:
 
 
 class Derived:
-    """The sizes of all entries, and a matrix for each embedder and length of vector."""
+    """The sizes of all entries, and a matrix for each embedder and length of vector.
 
-    def __init__(self) -> None:
+    Args:
+        path: the database; copies of indexes lie beside it.
+        mac: proves that such a copy is this user's.
+    """
+
+    def __init__(self, path: Path, mac: Callable[[bytes], str] | None) -> None:
+        self._path = path
+        self._mac = mac
         self._sizes: Sizes | None = None
         self._matrices: dict[tuple[str, int], Matrix] = {}
+        self._neighbours: dict[tuple[str, int], Neighbours] = {}
 
     def sizes(self, connection: sqlite3.Connection) -> Sizes:
         """The number of words and the realm of every entry."""
@@ -85,6 +98,12 @@ class Derived:
                 ids = [row for (row, _), fit in zip(rows, sound, strict=True) if fit]
                 matrix.put(ids, [sizes.realms[row] for row in ids], vectors)
             self._matrices[embedder, length] = matrix
+        if not matrix.is_looked_up and len(matrix) >= neighbours.FROM and neighbours.is_available():
+            key = hashlib.sha256(f"{embedder}\0{length}".encode()).hexdigest()[:16]
+            beside = self._path.with_name(f"{self._path.name}-near-{key}")
+            if (embedder, length) not in self._neighbours:
+                self._neighbours[embedder, length] = Neighbours(length, path=beside, mac=self._mac)
+            matrix.look_up_with(self._neighbours[embedder, length])
         return matrix
 
     def put(self, row: int, realm: str, entry: MemoryEntry, words: int) -> None:
@@ -113,3 +132,6 @@ class Derived:
         """The file has changed in a way that is not known here."""
         self._sizes = None
         self._matrices.clear()
+        # What they know stays, and is compared with the matrices to come.
+        for near in self._neighbours.values():
+            near.follow(None)
