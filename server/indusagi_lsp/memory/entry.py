@@ -293,11 +293,12 @@ def _typed(raw: Mapping[str, Any], name: str, wanted: type, default: Any = None)
     return value
 
 
-def entry_from_json(raw: Any) -> MemoryEntry:
+def entry_from_json(raw: Any, packed: bytes | None = None) -> MemoryEntry:
     """Read an entry.
 
     Args:
         raw: decoded JSON, an object as `entry_to_json` makes it.
+        packed: its vector as `pack_vector` makes it, where that has a place of its own.
 
     Raises:
         ValueError: a field is missing or of the wrong kind, or a time is no time.
@@ -315,6 +316,8 @@ def entry_from_json(raw: Any) -> MemoryEntry:
         raise ValueError("`ttlSeconds` must be a number")
     vector = _typed(raw, "embedding", str, None)
     try:
+        if packed is None and vector is not None:
+            packed = base64.b64decode(vector, validate=True)
         return MemoryEntry(
             identifier=identifier,
             content=content,
@@ -335,7 +338,7 @@ def entry_from_json(raw: Any) -> MemoryEntry:
             superseded_by=_typed(raw, "supersededBy", str, None),
             tainted=_typed(raw, "tainted", bool, default=False),
             embedder=_typed(raw, "embedder", str, None),
-            embedding=None if vector is None else unpack_vector(base64.b64decode(vector, validate=True)),
+            embedding=None if packed is None else unpack_vector(packed),
             mac=_typed(raw, "mac", str, None),
         )
     except (InvalidInput, binascii.Error, msgspec.ValidationError) as error:
@@ -353,8 +356,7 @@ def entry_from_record(record: bytes, vector: bytes | None) -> MemoryEntry:
     Raises:
         ValueError: it is none.
     """
-    entry = entry_from_json(loads(record))
-    return entry if vector is None else entry.changed(embedding=unpack_vector(vector))
+    return entry_from_json(loads(record), vector)
 
 
 _UNSIGNED = ("mac", "embedding", "embedder")

@@ -188,7 +188,7 @@ class SqliteMemoryStore(BaseStore):
             for portion in matrix.nearest(vector, groups, 4 * limit if limit else len(matrix)):
                 scores = {row: round(score, COSINE_DIGITS) for row, score in portion.items()}
                 scores = {row: score for row, score in scores.items() if score > 0}
-                for row, entry in self._in_order(connection, scores, query, realms):
+                for row, entry in self._in_order(connection, scores, query, realms, limit):
                     hits.append(ScoredEntry(entry, scores[row], {"semantic": scores[row]}))
                     if len(hits) == limit:
                         return hits
@@ -213,7 +213,7 @@ class SqliteMemoryStore(BaseStore):
                 rounded = {row: round(cosine, COSINE_DIGITS) for row, cosine in meaning.items()}
                 scores = {row: fuse(words.get(row, 0.0), rounded.get(row), weight) for row in portion}
                 scores = {row: score for row, score in scores.items() if score > 0}
-                for row, entry in self._in_order(connection, scores, query, realms):
+                for row, entry in self._in_order(connection, scores, query, realms, limit):
                     parts = {"lexical": words.get(row, 0.0)}
                     if row in rounded:
                         parts["semantic"] = rounded[row]
@@ -270,7 +270,7 @@ class SqliteMemoryStore(BaseStore):
                 floor = min(heapq.nlargest(size, raw.values())[-1] * (1 - 1e-8) - 1e-9 * best, best)
             by_row = {row: relative_score(score, best) for row, score in raw.items() if score >= floor}
             hits = []
-            for row, entry in self._in_order(connection, by_row, query, realms):
+            for row, entry in self._in_order(connection, by_row, query, realms, limit):
                 hits.append(ScoredEntry(entry, by_row[row], {"lexical": by_row[row]}))
                 if len(hits) == limit:
                     return hits
@@ -284,8 +284,12 @@ class SqliteMemoryStore(BaseStore):
         by_row: Mapping[int, float],
         query: MemoryQuery,
         realms: Sequence[str],
+        limit: int | None,
     ) -> Iterator[tuple[int, MemoryEntry]]:
-        """The entries of scored rows that pass the filters, the best first. Only what is taken is decoded."""
+        """The entries of scored rows that pass the filters, the best first. Little is decoded beyond what is taken.
+
+        `limit` is how many the caller takes; None for all.
+        """
         where, values = _where(query, realms, by_row=True)
         keys: list[tuple[float, int, bytes, int, int]] = []
         for batch in _batches(list(by_row)):
@@ -297,7 +301,7 @@ class SqliteMemoryStore(BaseStore):
             for row, created, identifier, breadth in connection.execute(sql, (*batch, *values)):
                 keys.append((-by_row[row], -created, identifier, breadth, row))
         keys.sort()
-        for batch in _batches([key[4] for key in keys], _PAGE):
+        for batch in _batches([key[4] for key in keys], min(limit or _PAGE, _PAGE)):
             found = dict(self._fetch(connection, batch, query, realms))
             yield from ((row, found[row]) for row in batch if row in found)
 
