@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from indusagi_lsp.memory import EmbeddingProvider, SqliteMemoryStore
 
-NAMES = ("retrieval_turns", "retrieval_facts", "retrieval_code", "memory_query", "memory_vectors", "memory_index")
+NAMES = (
+    "retrieval_turns",
+    "retrieval_facts",
+    "retrieval_code",
+    "retrieval_words",
+    "memory_query",
+    "memory_vectors",
+    "memory_index",
+)
 indexed: int | None = None
 """How many vectors `memory_index` has; None for its own choice. Building takes about half a second for 1,000."""
 
@@ -31,7 +39,9 @@ Set = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 def run(names: Sequence[str], quick: bool, data: Path | None) -> Iterable[Measured]:
     """Run those of `names`; see the package."""
     for name in names:
-        if name.startswith("retrieval_"):
+        if name == "retrieval_words":
+            yield _few_words(_set("retrieval_facts", quick, data))
+        elif name.startswith("retrieval_"):
             yield _retrieval(name, _set(name, quick, data))
         elif name == "memory_query":
             yield _query(10_000 if quick else 50_000, rounds=5 if quick else 9)
@@ -183,6 +193,43 @@ def _retrieval(name: str, chosen: Set) -> Measured:
     )
     error = 1.96 * statistics.pstdev(values) / len(values) ** 0.5
     return Measured(name, _mean(values), _mean(values) - error, _mean(values) + error, note)
+
+
+def _few_words(chosen: Set) -> Measured:
+    """Recall at 1 for questions in other words: those that share a single telling word with what answers them.
+
+    Questions that share none are told in the note: most of them need a conclusion, not only other words.
+    """
+    from indusagi_lsp.memory import MemoryQuery
+    from indusagi_lsp.memory.text import index_terms, query_words
+
+    entries, questions = chosen
+    embedder = _embedder()
+    words = {str(item["id"]): {*(terms := index_terms(item["text"])).own, *terms.split} for item in entries}
+    with tempfile.TemporaryDirectory() as folder:
+        store = _filled(Path(folder), entries, embedder, neighbours=False)
+        found: dict[int, list[tuple[float, float]]] = {}
+        for question in questions:
+            if question.get("kind") not in ("paraphrase", "far"):
+                continue
+            wanted = {str(one) for one in question["relevant"]}
+            asked = set(query_words(index_terms(question["text"])))
+            lexical = store.search(MemoryQuery(text=question["text"], max_results=1))
+            hits = store.recall(question["text"], MemoryQuery(max_results=1))
+            shared = max(len(asked & words[one]) for one in wanted)
+            found.setdefault(shared, []).append((_recall(hits, wanted, 1), _recall(lexical, wanted, 1)))
+        store.close()
+    if not found.get(1):
+        return Measured.skipped("retrieval_words", "no question shares a single word with its answer")
+    told = "; ".join(
+        f"{shared}: {_mean(both for both, _ in pairs):.2f} of {len(pairs)},"
+        f" by words {_mean(alone for _, alone in pairs):.2f}"
+        for shared, pairs in sorted(found.items())
+    )
+    values = [both for both, _ in found[1]]
+    error = 1.96 * statistics.pstdev(values) / len(values) ** 0.5
+    note = f"recall@1 by the number of shared words: {told}"
+    return Measured("retrieval_words", _mean(values), _mean(values) - error, _mean(values) + error, note)
 
 
 def _filled(
