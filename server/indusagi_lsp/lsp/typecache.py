@@ -21,10 +21,13 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from indusagi_lsp.contract.places import APP, HOME_VARIABLE, user_places
+
 logger = logging.getLogger(__name__)
 
 _MAGIC = b"indusagi attrs code 1\n"
 _TYPES = "lsprotocol.types"
+_FOLDER = "code"
 _XDG = sys.platform not in ("win32", "darwin")
 
 
@@ -44,9 +47,14 @@ class CodeCache:
     def load(self, sources: list[str]) -> None:
         """Read what was kept for this interpreter and these source files.
 
+        What is kept is code that will be run, so nothing is read or kept but in a folder that this user alone can
+        write, at an absolute path: a relative one would lead into whatever folder the server was started in.
+
         Args:
             sources: files whose size and time stand for the versions of the libraries.
         """
+        if not self._folder.is_absolute():
+            return
         try:
             self._path = self._folder / f"attrs-{_fingerprint(sources)}.bin"
             data = _read_private(self._path)
@@ -63,7 +71,7 @@ class CodeCache:
         if magic != _MAGIC or hashlib.sha256(payload).digest() != digest:
             return
         with contextlib.suppress(ValueError, EOFError, TypeError):
-            # The digest has shown that these are the bytes that we wrote ourselves.
+            # The digest shows that the bytes are whole; that they are ours, `_read_private` has seen.
             kept = marshal.loads(payload)  # noqa: S302
             if isinstance(kept, dict):
                 self._code = kept
@@ -84,6 +92,9 @@ class CodeCache:
         payload = marshal.dumps(self._code)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_ours(os.stat(self._folder, follow_symlinks=False), stat.S_ISDIR):
+                logger.info("the cache of generated code was not written: others can write its folder")
+                return
             _write_private(self._path, _MAGIC + hashlib.sha256(payload).digest() + payload)
             self.missed = 0
         except OSError as error:
@@ -96,21 +107,13 @@ class CodeCache:
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for this program."""
-    override = os.environ.get("INDUSAGI_CACHE_DIR")
-    if override:
-        return Path(override)
-    if _XDG:
-        # What platformdirs would say, without its import.
+    """The user's cache folder for this program, as everything else of it: see `contract/places.py`."""
+    override = os.environ.get(HOME_VARIABLE)
+    if not override and _XDG:
+        # What platformdirs would say, without its import, which takes longer than the rest of this module.
         base = os.environ.get("XDG_CACHE_HOME", "")
-        return Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache")) / "indusagi"
-    return _platform_cache()
-
-
-def _platform_cache() -> Path:
-    import platformdirs
-
-    return platformdirs.user_cache_path("indusagi", appauthor=False)
+        return Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache")) / APP / _FOLDER
+    return user_places(os.environ).cache / _FOLDER
 
 
 def load_types(cache: CodeCache | None = None) -> CodeCache | None:
@@ -179,14 +182,22 @@ def _fingerprint(sources: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", errors="surrogateescape")).hexdigest()[:32]
 
 
+def _is_ours(found: os.stat_result, kind: Callable[[int], bool]) -> bool:
+    """Whether it is of that kind, and nobody but this user can write it."""
+    if not kind(found.st_mode):
+        return False
+    return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+
+
 def _read_private(path: Path) -> bytes | None:
-    """The content of a regular file that nobody but the user can write, else None."""
+    """The content of a regular file that nobody but the user can write, nor put in its place, else None."""
+    if not _is_ours(os.stat(path.parent, follow_symlinks=False), stat.S_ISDIR):
+        return None
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        if hasattr(os, "geteuid") and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+        # A second name of it may lie where others chose its content: in a folder that was cloned, say.
+        if not _is_ours(found, stat.S_ISREG) or found.st_nlink != 1:
             return None
         with os.fdopen(fd, "rb", closefd=False) as stream:
             return stream.read()

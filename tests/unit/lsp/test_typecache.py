@@ -28,7 +28,8 @@ def load(tmp_path):
     def run(**env: str) -> int:
         done = subprocess.run(
             [sys.executable, "-c", CODE],
-            env={**os.environ, "INDUSAGI_CACHE_DIR": str(tmp_path / "cache"), **env},
+            env={**os.environ, "INDUSAGI_LSP_HOME": str(tmp_path / "home"), **env},
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
@@ -44,7 +45,7 @@ def load(tmp_path):
 @pytest.fixture
 def kept(tmp_path, load):
     assert load() > 500
-    [path] = (tmp_path / "cache").iterdir()
+    [path] = (tmp_path / "home/cache/code").iterdir()
     return path
 
 
@@ -72,8 +73,30 @@ def test_what_others_could_write_is_not_used(kept, load):
 
 
 def test_a_folder_that_cannot_be_written_is_left_alone(tmp_path, load):
-    (tmp_path / "cache").write_text("a file")
+    (tmp_path / "home").write_text("a file")
     assert load() > 500
+
+
+def test_a_folder_that_others_can_write_is_neither_read_nor_written(kept, load):
+    kept.parent.chmod(0o777)
+    assert load() > 500
+    kept.unlink()
+    assert load() > 500
+    assert not list(kept.parent.iterdir())
+
+
+def test_a_file_that_has_a_second_name_is_not_used(kept, load):
+    os.link(kept, kept.with_name("second"))
+    assert load() > 500
+
+
+def test_a_relative_home_does_not_lead_into_the_folder_that_is_worked_in(kept, load):
+    assert load(INDUSAGI_LSP_HOME="home") > 500
+
+
+def test_only_the_home_that_was_named_is_written(tmp_path, load):
+    load(XDG_CACHE_HOME=str(tmp_path / "xdg"))
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 def test_another_attrs_is_left_alone(tmp_path):
