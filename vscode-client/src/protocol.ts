@@ -4,7 +4,7 @@
 export const PROTOCOL_VERSION = 1;
 
 /** Of the wire types that this file was made from. */
-export const MESSAGES_HASH = '957ba383533130a5';
+export const MESSAGES_HASH = '4244d96a9ec8bcb7';
 
 /** Tokens and money spent. */
 export interface UsageView {
@@ -194,12 +194,16 @@ export interface DeletedResult {
   deleted: boolean;
 }
 
-/** Export the branch that ends at `leaf`, by default the live one. */
+/**
+ * Export the branch that ends at `leaf`, by default the live one. `compared` is for two branches side by side in
+ * Markdown: it leaves out the times, the number of turns and what was spent, which always differ.
+ */
 export interface ExportParams {
   sessionId: string;
   workspace?: string | null;
   leaf?: string | null;
   format?: 'markdown' | 'html' | 'jsonl';
+  compared?: boolean;
 }
 
 /** A file's content, and a name for it. */

@@ -246,12 +246,17 @@ class DeletedResult(Full, frozen=True):
 
 
 class ExportParams(Wire, frozen=True):
-    """Export the branch that ends at `leaf`, by default the live one."""
+    """Export the branch that ends at `leaf`, by default the live one.
+
+    `compared` is for two branches side by side in Markdown: it leaves out the times, the number of turns and what was
+    spent, which always differ.
+    """
 
     session_id: SessionId
     workspace: str | None = None
     leaf: NodeId | None = None
     format: Literal["markdown", "html", "jsonl"] = "markdown"
+    compared: bool = False
 
 
 class ExportResult(Full, frozen=True):

@@ -65,7 +65,7 @@ class Branch(msgspec.Struct, frozen=True):
     """What is exported: the path to a node, and what is known of its session.
 
     `records` are further records of the session's file that belong to the path (condense, label, usage); they
-    are written to a session file as they are.
+    are written to a session file as they are. `timed` says whether times and the number of turns are shown.
     """
 
     session_id: str
@@ -77,6 +77,15 @@ class Branch(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     labels: Mapping[str, str] = {}
     records: Sequence[Mapping[str, Any]] = ()
+    timed: bool = True
+
+
+def comparable(branch: Branch) -> Branch:
+    """The branch without what any two differ in whatever was said: when, how many turns, and what they took.
+
+    For the text of two branches side by side, in Markdown.
+    """
+    return msgspec.structs.replace(branch, usage=Usage(), timed=False)
 
 
 async def branch_of(session: Session, leaf: str | None = None) -> Branch:
@@ -109,9 +118,11 @@ async def branch_of(session: Session, leaf: str | None = None) -> Branch:
     )
 
 
-async def export_branch(session: Session, form: Format, leaf: str | None = None) -> bytes:
-    """A branch of an open session as the bytes of a file; else as `branch_of`."""
+async def export_branch(session: Session, form: Format, leaf: str | None = None, *, compared: bool = False) -> bytes:
+    """A branch of an open session as the bytes of a file; `compared` for a comparison; else as `branch_of`."""
     branch = await branch_of(session, leaf)
+    if compared:
+        branch = comparable(branch)
     return await asyncio.to_thread(export, branch, form)
 
 
@@ -129,7 +140,8 @@ def to_markdown(branch: Branch) -> str:
     lines.extend(f"- {name}: {value}" for name, value in _about(branch))
     for node in branch.nodes:
         label = f" · {visible_line(branch.labels[node.id])}" if node.id in branch.labels else ""
-        lines.extend(["", f"## {_name(node)} · {_when(node.created_at)}{label}"])
+        when = f" · {_when(node.created_at)}" if branch.timed else ""
+        lines.extend(["", f"## {_name(node)}{when}{label}"])
         if node.gap:
             lines.extend(["", "*(The history above this turn is missing.)*"])
         for block in node.turn.blocks:
@@ -201,7 +213,8 @@ def _about(branch: Branch) -> list[tuple[str, str]]:
         about.append(("Folder", visible_line(branch.cwd)))
     if branch.model:
         about.append(("Model", visible_line(branch.model)))
-    about.append(("Turns", str(len(branch.nodes))))
+    if branch.timed:
+        about.append(("Turns", str(len(branch.nodes))))
     if branch.usage != Usage():
         about.append(("Tokens", f"{branch.usage.input:,} in, {branch.usage.output:,} out"))
     if branch.usage.cost is not None:
@@ -223,6 +236,16 @@ def _when(created_at: float) -> str:
         return "at an unknown time"
 
 
+def _attached(block: TextBlock) -> str | None:
+    """What the editor sent along with the words, in a line; None for words."""
+    if "context" not in block.extra:
+        return None
+
+    context = block.extra["context"]
+    at = context.get("at") if isinstance(context, dict) else None
+    return f"Attached `{visible_line(at, 300)}`" if isinstance(at, str) else "Attached"
+
+
 def _data(value: Any) -> str:
     """JSON for people: a lone surrogate stays an escape."""
     return value if isinstance(value, str) else jsontext.dumps(value).decode()
@@ -236,7 +259,8 @@ def _fenced(text: str, language: str = "") -> str:
 
 def _markdown(block: Block) -> str:
     if isinstance(block, TextBlock):
-        return visible(block.text)
+        attached = _attached(block)
+        return visible(block.text) if attached is None else f"{attached}:\n\n" + _fenced(visible(block.text))
 
     if isinstance(block, ThinkingBlock):
         quoted = visible(block.text or "(encrypted)").replace("\n", "\n> ")
@@ -257,6 +281,9 @@ def _markdown(block: Block) -> str:
 
 def _html(block: Block) -> str:
     if isinstance(block, TextBlock):
+        attached = _attached(block)
+        if attached is not None:
+            return _folded(attached, block.text)
         return f'<div class="said">{escape(visible(block.text))}</div>'
 
     if isinstance(block, ThinkingBlock):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from indusagi_lsp.sessions.outline import Outlines
 
 _FILE = "summaries.json"
-_VERSION = 1
+_VERSION = 2
+"""Raised whenever a summary is made in another way: what an older program kept is then made anew."""
 _GRAIN_NS = 50_000_000
 _TITLE_CHARS = 80
 _TITLE_TURNS = 8

@@ -51,7 +51,7 @@ async def export_branch(host: Host, params: m.ExportParams) -> m.ExportResult:
     if leaf is None:
         raise InvalidState("There is nothing to export yet: the session is empty.")
     _require(session, leaf)
-    data = await exporters.export_branch(session, params.format, leaf)
+    data = await exporters.export_branch(session, params.format, leaf, compared=params.compared)
     ending, media_type = _EXPORTS[params.format]
     return m.ExportResult(text=data.decode("utf-8"), file_name=f"{session.id}.{ending}", media_type=media_type)
 

@@ -23,7 +23,7 @@ from indusagi_lsp.contract.turns import (
 )
 from indusagi_lsp.sessions import SessionStore
 from indusagi_lsp.sessions.compare import bring_back, compare, compare_branches, files_touched
-from indusagi_lsp.sessions.exporters import Branch, branch_of, export_branch, to_html, to_jsonl, to_markdown
+from indusagi_lsp.sessions.exporters import Branch, branch_of, comparable, export_branch, to_html, to_jsonl, to_markdown
 from indusagi_lsp.sessions.graph import SessionGraph
 from indusagi_lsp.sessions.nodes import Node, hash_node
 from indusagi_lsp.sessions.signing import Signer
@@ -239,3 +239,32 @@ async def test_a_session_exports_and_comes_back(tmp_path: Path) -> None:
     assert (other.meta.title, other.labels, other.usages[nodes[1].id].cost) == ("The title", {nodes[0].id: "pin"}, 0.5)
     assert other.trusted is False
     await store.close()
+
+
+def sent(*turns: Turn, begun: int) -> Branch:
+    graph = SessionGraph("s")
+    for at, turn in enumerate(turns):
+        graph.append(turn, created_at=begun + at)
+    return Branch("s", graph.nodes_to(graph.leaf), usage=Usage(begun, 1, cost=0.5))
+
+
+def test_what_the_editor_sent_along_is_an_attachment_and_not_said() -> None:
+    file = TextBlock('<context kind="file">```</context>', {"context": {"kind": "file", "at": "file:///a<`\u202e.py"}})
+    odd = TextBlock("odd", {"context": 7})
+    branch = sent(Turn("user", (file, odd, TextBlock("What is it?"))), begun=1)
+    text = to_markdown(branch)
+    assert "\nAttached `file:///a<`" in text
+    assert '\n````\n<context kind="file">```</context>\n````\n' in text
+    assert "\nAttached:\n\n```\nodd\n```\n" in text
+    page = to_html(branch)
+    assert "<details><summary>Attached `file:///a&lt;`" in page
+    assert re.findall(r'<div class="said">(.*?)</div>', page) == ["What is it?"]
+    assert "\u202e" not in text + page
+
+
+def test_side_by_side_only_what_was_said_differs() -> None:
+    left, right = (sent(user("a"), assistant("b"), begun=begun) for begun in (1_000, 9_000_000))
+    assert to_markdown(left) != to_markdown(right)
+    assert to_markdown(comparable(left)) == to_markdown(comparable(right))
+    longer = to_markdown(comparable(sent(user("a"), assistant("b"), user("c"), begun=5)))
+    assert longer == to_markdown(comparable(left)) + "\n## User\n\nc\n"

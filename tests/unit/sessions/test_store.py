@@ -13,7 +13,7 @@ import pytest
 from indusagi_lsp.contract.errors import InvalidInput, InvalidState, NodeNotFound, PersistenceFault, SessionNotFound
 from indusagi_lsp.contract.models import Usage
 from indusagi_lsp.contract.turns import TextBlock, ToolCallBlock, ToolResultBlock, Turn, assistant, user
-from indusagi_lsp.sessions import SessionStore, hash_node
+from indusagi_lsp.sessions import SessionStore, hash_node, summaries
 from indusagi_lsp.sessions.oscalls import OsCalls
 
 CWD = "file:///workspace"
@@ -580,3 +580,18 @@ async def test_a_fork_keeps_labels_costs_and_condensations_in_one_write(
     assert again.condensations == session.condensations
     parent = await session.fork_to_new(b.id)
     assert parent.usages == {b.id: Usage(10, 5, 2, 1, 0.25)}
+
+
+async def test_a_title_that_an_older_program_made_is_made_anew(
+    store: SessionStore, window: Callable[..., SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await store.create(cwd=CWD)
+    await session.append([user("What does it print?")])
+    await session.close()
+    # What was written just now would be read again in any case.
+    monkeypatch.setattr(summaries, "_GRAIN_NS", -1_000_000_000_000)
+    with monkeypatch.context() as older:
+        older.setattr(summaries, "_first_words", lambda *_: "<context")
+        older.setattr(summaries, "_VERSION", 1)
+        assert [one.title for one in await window().summaries()] == ["<context"]
+    assert [one.title for one in await window().summaries()] == ["What does it print?"]

@@ -41,7 +41,8 @@ export async function compare(parts: Parts, session: SessionRef | undefined, lef
 export async function compareBranches(parts: Parts, session: SessionRef, left: string, right: string): Promise<void> {
   const names = { sessionId: session.id, workspace: session.workspace };
   const text = async (leaf: string): Promise<string> =>
-    (await parts.connection.request(Methods.sessionExport, { ...names, leaf, format: 'markdown' })).text;
+    (await parts.connection.request(Methods.sessionExport, { ...names, leaf, format: 'markdown', compared: true }))
+      .text;
   const [before, after, told] = await Promise.all([
     text(left),
     text(right),
