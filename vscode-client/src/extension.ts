@@ -126,7 +126,7 @@ export function activate(context: vscode.ExtensionContext): void {
       setContext();
     }),
     vscode.workspace.onDidGrantWorkspaceTrust(() => {
-      void live.restart();
+      void live.trust();
     }),
     vscode.workspace.onDidChangeConfiguration((change) => {
       if (concerns(change, LAUNCH_SETTINGS)) {

@@ -1,7 +1,7 @@
 import * as path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { locateServer, ServerMissing } from '../src/host/locate';
-import { OneAtATime } from '../src/host/serial';
+import { OneAtATime, orElse } from '../src/host/serial';
 import { asServerError } from '../src/host/wire';
 import { branchesOf } from '../src/shared/branches';
 import { ago, cost, headAndTail, oneLine, tokens, unmask } from '../src/shared/format';
@@ -172,6 +172,14 @@ describe('one at a time', () => {
     await expect(first).rejects.toThrow('no');
     await expect(second).resolves.toBeUndefined();
     await work.idle();
+  });
+
+  test('the thorough way is for when the quick one failed', async () => {
+    const thorough = vi.fn<() => Promise<void>>().mockResolvedValue(undefined);
+    await orElse(() => Promise.resolve('done'), thorough);
+    expect(thorough).not.toHaveBeenCalled();
+    await orElse(() => Promise.reject(new Error('no such method')), thorough);
+    expect(thorough).toHaveBeenCalledTimes(1);
   });
 });
 

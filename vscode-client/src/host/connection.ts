@@ -12,7 +12,7 @@ import {
   State,
   type StaticFeature,
 } from 'vscode-languageclient/node';
-import { Notifications, PROTOCOL_VERSION, Requests } from '../protocol';
+import { Methods, Notifications, PROTOCOL_VERSION, Requests } from '../protocol';
 import {
   type ApproveParams,
   type Decision,
@@ -28,7 +28,7 @@ import {
 import { isRecord } from '../shared/guards';
 import { shownProblems } from './diagnostics';
 import { type CommandLine, locateServer, ServerMissing } from './locate';
-import { OneAtATime } from './serial';
+import { OneAtATime, orElse } from './serial';
 import { launchSettings, serverSettings } from './settings';
 import { asServerError, type Method, type Params, type Result, ServerError } from './wire';
 
@@ -113,6 +113,14 @@ export class Connection implements vscode.Disposable {
     await this.client?.sendNotification('workspace/didChangeConfiguration', {
       settings: { indusagi: serverSettings() },
     });
+  }
+
+  /** Tells the server that the folders are trusted; what runs goes on. One that cannot be told is started anew. */
+  trust(): Promise<void> {
+    return orElse(
+      () => this.request(Methods.trust, { trusted: true }),
+      () => this.restart(),
+    );
   }
 
   dispose(): void {

@@ -30,3 +30,12 @@ export class OneAtATime {
     }
   }
 }
+
+/** Does it the quick way, and where that fails, for whatever reason, the thorough way. */
+export async function orElse(quick: () => Promise<unknown>, thorough: () => Promise<void>): Promise<void> {
+  try {
+    await quick();
+  } catch {
+    await thorough();
+  }
+}
