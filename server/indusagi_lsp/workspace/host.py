@@ -390,14 +390,16 @@ class Host:
         return (*tools, *asking)
 
     async def prepare_run(self, live: LiveSession) -> None:
-        """Before a run: start the user's MCP servers, and take the tools that they offer by now."""
+        """Before a run: start the user's MCP servers, and take the tools and the standing instructions of by now."""
         if not live.warm:
             live.warm = True
             await asyncio.to_thread(live.session.model_view)
         before = self._tools()
         await self.toolbox.prepare(act=self.gate.lets_act)
-        if self._tools() != before:
-            live.agent.configure(await self._agent_config(self.models.card(live.agent.config.model)))
+        # An `AGENTS.md` that was changed meanwhile holds from this run on, as if the session had just been opened.
+        config = await self._agent_config(self.models.card(live.agent.config.model))
+        if self._tools() != before or config.system != live.agent.config.system:
+            live.agent.configure(config)
 
     async def settle_files(self) -> None:
         """Find what commands have changed that ended unseen: in the background, or with their server."""
@@ -481,10 +483,12 @@ class Host:
     async def _agent_for_step(self, session_id: str | None, model: str | None, title: str) -> Agent:
         """The agent for a prompt of a workflow: in a session of its own, or in the one that it names."""
         if session_id is None:
-            return (await self.new_session(title=title, model=model)).agent
-        live = await self.session(session_id)
-        if model is not None:
-            await self.use_model(live, model)
+            live = await self.new_session(title=title, model=model)
+        else:
+            live = await self.session(session_id)
+            if model is not None:
+                await self.use_model(live, model)
+        await self.prepare_run(live)
         return live.agent
 
     @property

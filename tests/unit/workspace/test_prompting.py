@@ -25,18 +25,24 @@ class Asked(ScriptedModel):
 
 
 @pytest.fixture
-async def told(tmp_path: Path):
-    model = Asked(["ok"], loop=True)
+async def rig(tmp_path: Path):
     rig = HostsRig(tmp_path, [])
+    model = Asked(["ok"], loop=True)
     rig.hosts = Hosts(rig.outlet, environ={"INDUSAGI_LSP_HOME": str(tmp_path / "home")}, source=lambda _: model)
+    yield rig, model
+    await rig.hosts.shutdown()
+
+
+@pytest.fixture
+def told(rig):
+    rig, model = rig
 
     async def ask(*, trusted: bool = True, **params: Any) -> Any:
         await rig.folder(trusted=trusted)
         await rig.call(o.SUBMIT, sessionId=await rig.new(), **{"text": "hi", **params})
         return model.last
 
-    yield ask
-    await rig.hosts.shutdown()
+    return ask
 
 
 def write(path: Path, text: str) -> None:
@@ -63,6 +69,26 @@ async def test_the_users_rules_come_before_the_repositorys_each_marked_with_its_
     own, theirs = system.index('origin="user">\nAnswer in Dutch.'), system.index('origin="repository">\nUse tabs.')
     assert own < theirs
     assert f'path="{tmp_path / "home" / "config" / "AGENTS.md"}"' in system
+
+
+async def test_rules_that_were_changed_hold_from_the_next_run_of_an_open_session_on(rig, tmp_path: Path) -> None:
+    rig, model = rig
+    await rig.folder(trusted=True)
+    session = await rig.new()
+    for rules in ("Use tabs.", "Use spaces."):
+        write(tmp_path / "ws" / "AGENTS.md", rules)
+        await rig.call(o.SUBMIT, sessionId=session, text="hi")
+        assert rules in model.last.system
+    assert "Use tabs." not in model.last.system
+
+
+async def test_rules_that_were_changed_hold_for_a_workflows_step_in_an_open_session(rig, tmp_path: Path) -> None:
+    rig, _ = rig
+    host = rig.hosts._hosts[await rig.folder(trusted=True)]
+    session = await rig.new()
+    write(tmp_path / "ws" / "AGENTS.md", "Use spaces.")
+    agent = await host._agent_for_step(session, None, "step")
+    assert "Use spaces." in agent.config.system
 
 
 async def test_a_strangers_rules_are_left_out_and_the_users_own_are_not(told, tmp_path: Path) -> None:
