@@ -44,7 +44,7 @@ install-dev: $(DEV_STAMP) ## install what tests and checks need, too
 
 $(DEV_STAMP): $(STAMP)
 	@echo "Installing the development tools …" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[acp,local,embeddings,mcp,postgres,redis,search,vectors,wordllama]' --group dev --group editors
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[acp,local,embeddings,mcp,otel,postgres,redis,search,vectors,wordllama]' --group dev --group editors
 	@touch $(DEV_STAMP)
 
 test: install-dev check-python ## every check and test there is; those of the extension are among the tests

@@ -56,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from indusagi_lsp.terminal.memory import run_memory_command
 
         return run_memory_command(arguments[1:])
+    if arguments[:1] == ["doctor"] and "--env" in arguments:
+        from indusagi_lsp.workspace.report import run_report
+
+        return run_report(arguments[1:], _lines_to(sys.stdout))
     if arguments[:1] and arguments[0] in ERRANDS:
         from indusagi_lsp.terminal.errands import run_errand
 
@@ -74,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the server's own arguments."""
     import argparse
 
-    from indusagi_lsp.transport.logs import LEVELS
+    from indusagi_lsp.transport.logs import FORMATS, LEVELS
 
     parser = argparse.ArgumentParser(
         prog="indusagi-lsp",
@@ -90,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stdio", action="store_true", help="talk over stdin and stdout (the default)")
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="how much to log (default: warning)")
     parser.add_argument("--log-file", metavar="FILE", help="log to FILE instead of stderr")
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="lines of text, or of JSON")
     parser.add_argument(
         "--clientProcessId",
         type=int,
@@ -119,7 +124,9 @@ def _serve(options: argparse.Namespace) -> int:
     from indusagi_lsp.transport import logs, serve
 
     try:
-        log = logs.configure(options.log_level, Path(options.log_file) if options.log_file else None)
+        log = logs.configure(
+            options.log_level, Path(options.log_file) if options.log_file else None, options.log_format
+        )
     except OSError as error:
         sys.stderr.write(f"indusagi-lsp: the log file cannot be used: {error.strerror}: {options.log_file}\n")
         return 2

@@ -19,6 +19,7 @@ from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.history import History, MemoryHistory, StoredHistory
 from indusagi_lsp.conductor.prompts import Prompt, Prompts, Waiting, turns_of
 from indusagi_lsp.conductor.run import Run, RunParts
+from indusagi_lsp.conductor.tracing import traced
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract.errors import InvalidState, NodeNotFound, SessionForeign, SessionNotFound
 from indusagi_lsp.contract.events import Phase, QueueChanged, RunSnapshot
@@ -57,7 +58,7 @@ class Agent:
         self.costs = CostTracker()
         self.ledger = deps.ledger if isinstance(deps.ledger, RunLedger) else RunLedger()
         self._store = deps.store if isinstance(deps.store, SessionStore) else None
-        self._invoke = invoke
+        self._invoke = traced(invoke, deps.tracer)
         self._catalogue = catalogue
         self._history: History | None = None
         self._condenser: Condenser | None = None

@@ -13,6 +13,7 @@ from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
 from indusagi_lsp.contract.limits import cap_output
 from indusagi_lsp.contract.models import ModelCatalogue, ModelInvoker
 from indusagi_lsp.contract.tools import Editor, Tool
+from indusagi_lsp.contract.tracing import Tracer, Untraced
 
 Excerpts: TypeAlias = Callable[[str], Awaitable[str]]
 """Gives what of the workspace is relevant to a prompt, as text, for a model that calls no tools."""
@@ -73,3 +74,4 @@ class AgentDeps(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str = ""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     new_id: NewId = new_uuid
+    tracer: Tracer = Untraced()

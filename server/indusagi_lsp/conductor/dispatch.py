@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from typing import Any, Protocol, TypeAlias
 
 from indusagi_lsp.conductor.config import Spill
+from indusagi_lsp.conductor.tracing import tool_facts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract import jsontext
 from indusagi_lsp.contract.approvals import ApprovalRequest, Approver, Decision, Verdict
@@ -31,6 +32,7 @@ from indusagi_lsp.contract.events import (
     ToolUpdate,
 )
 from indusagi_lsp.contract.tools import Editor, Effect, PlannedCall, PlanningTool, Tool, ToolContext, ToolOutcome
+from indusagi_lsp.contract.tracing import Tracer, Untraced
 from indusagi_lsp.contract.turns import ToolCallBlock, ToolResultBlock
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class Dispatcher:
         allowed: what the user has allowed for the session, each a tool with the hash of its action; it grows.
         new_id: makes approval ids.
         seconds: the time that one call may take.
+        tracer: is told how long each took, the user's answer included.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Dispatcher:
         allowed: set[tuple[str, str]],
         new_id: NewId,
         seconds: float,
+        tracer: Tracer | None = None,
     ) -> None:
         self._tools = tools
         self._approver = approver
@@ -95,6 +99,7 @@ class Dispatcher:
         self._new_id = new_id
         self._seconds = seconds
         self._allowed = allowed
+        self._tracer = tracer or Untraced()
 
     async def run(self, calls: Sequence[ToolCallBlock], *, session_id: str, run_id: str) -> None:
         """Run `calls` and record a result for each, also when this is cancelled.
@@ -108,7 +113,12 @@ class Dispatcher:
         started: set[str] = set()
 
         async def one(call: ToolCallBlock) -> None:
-            outcome = await self._execute(call, session_id, run_id, started)
+            # A model may invent any name, so only those of real tools are told.
+            name = call.name if call.name in self._tools else "unknown"
+            with self._tracer.span(f"execute_tool {name}", tool_facts(name, call.id)) as span:
+                outcome = await self._execute(call, session_id, run_id, started)
+                if outcome.is_error:
+                    span.fail("tool_error")
             del open_calls[call.id]
             await uninterrupted(self._finish(call, outcome))
 

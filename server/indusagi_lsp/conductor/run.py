@@ -20,6 +20,7 @@ from indusagi_lsp.conductor.cost import CostTracker
 from indusagi_lsp.conductor.dispatch import NEVER_STARTED, Dispatcher
 from indusagi_lsp.conductor.history import History
 from indusagi_lsp.conductor.prompt import with_excerpts
+from indusagi_lsp.conductor.tracing import run_facts, usage_facts
 from indusagi_lsp.conductor.uninterrupted import uninterrupted
 from indusagi_lsp.contract.errors import Aborted, ContextOverflow, IndusagiError, ModelError, TurnBudgetSpent
 from indusagi_lsp.contract.events import (
@@ -131,6 +132,7 @@ class Run:
             allowed=parts.allowed,
             new_id=parts.deps.new_id,
             seconds=parts.config.tool_seconds,
+            tracer=parts.deps.tracer,
         )
 
     async def execute(self) -> RunSnapshot:
@@ -139,6 +141,22 @@ class Run:
         Returns:
             The snapshot that the terminal event carries.
         """
+        parts = self._parts
+        facts = run_facts(parts.history.session_id, self.run_id, parts.card.id)
+        with parts.deps.tracer.span("invoke_agent indusagi", facts) as span:
+            fault = await self._go()
+            span.note(usage_facts(self._usage))
+            if fault is not None:
+                span.fail(fault.kind)
+
+        self._error = fault
+        self.phase = "faulted" if fault else "settled"
+        self._pending.clear()
+        snapshot = self.snapshot()
+        parts.publish(Faulted(fault, snapshot) if fault else Settled(snapshot))
+        return snapshot
+
+    async def _go(self) -> Fault | None:
         # The prompt is written whatever happens: a stop that comes at this moment ends what follows, and loses nothing.
         fault = await self._told(self._take_in(self._turns, first=True))
         if fault is None:
@@ -150,13 +168,7 @@ class Run:
         self._finish_calls()
         if self._confirming:
             await asyncio.wait(self._confirming)
-
-        self._error = fault
-        self.phase = "faulted" if fault else "settled"
-        self._pending.clear()
-        snapshot = self.snapshot()
-        self._parts.publish(Faulted(fault, snapshot) if fault else Settled(snapshot))
-        return snapshot
+        return fault
 
     def abort(self) -> None:
         """End the run as soon as possible; calling it again does nothing."""

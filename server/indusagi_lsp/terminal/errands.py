@@ -61,6 +61,9 @@ def go_on_errand(name: str, errand: Errand, argv: Sequence[str]) -> int:
     errand.arguments(parser)
     given = parser.parse_args(argv)
     workspace = Path(given.workspace).expanduser().absolute()
+    if getattr(given, "env", False):
+        # The command line gives it to `workspace.report`, which needs no server; it knows the whole word only.
+        parser.error("write --env in full")
     if not workspace.is_dir():
         parser.error(f"there is no folder {given.workspace!r}")
     return asyncio.run(_go(errand, given, workspace))
@@ -149,6 +152,9 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", metavar="SESSION", help="only this one")
     parser.add_argument("--repair", action="store_true", help="heal what can be healed; nothing is deleted")
+    parser.add_argument(
+        "--env", action="store_true", help="report on this installation instead, without secrets or names, for an issue"
+    )
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.models import ModelCard
 from indusagi_lsp.contract.places import Places
 from indusagi_lsp.contract.tools import Editor, Tool
+from indusagi_lsp.contract.tracing import Tracer
 from indusagi_lsp.filehistory import FILES, FileHistory
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol.uris import path_to_uri
@@ -74,6 +75,7 @@ class Host:
         settings: layers of raw settings, weakest first.
         user: the user's own configuration.
         server: keeps what is remembered, in the place of the folder.
+        tracer: is told how long runs take.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Host:
         settings: tuple[Mapping[str, Any], ...],
         user: UserConfig,
         server: MemoryServer | None,
+        tracer: Tracer,
         clock: Clock,
         new_id: NewId,
     ) -> None:
@@ -114,6 +117,7 @@ class Host:
         )
         self._outlet = outlet
         self._new_id = new_id
+        self._tracer = tracer
         self._guard = PathGuard(root)
         self._live: dict[str, LiveSession] = {}
         self._opening: dict[str, asyncio.Task[LiveSession]] = {}
@@ -289,6 +293,7 @@ class Host:
                 workspace=self.uri,
                 clock=self.clock,
                 new_id=self._new_id,
+                tracer=self._tracer,
             ),
         )
         warm = await asyncio.to_thread(session.preload)

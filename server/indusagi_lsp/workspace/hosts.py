@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +16,7 @@ from indusagi_lsp.contract.clock import Clock, NewId, SystemClock, new_uuid
 from indusagi_lsp.contract.errors import IndusagiError, InvalidInput, InvalidState, SessionNotFound
 from indusagi_lsp.contract.events import Notice
 from indusagi_lsp.contract.places import Places, user_places
+from indusagi_lsp.contract.tracing import Tracer, Untraced
 from indusagi_lsp.models import create_models
 from indusagi_lsp.protocol import messages as m
 from indusagi_lsp.protocol import operations as o
@@ -28,6 +30,7 @@ from indusagi_lsp.workspace import (
     serve_runs,
     serve_sessions,
     serve_workflows,
+    tracing,
 )
 from indusagi_lsp.workspace.host import Host
 from indusagi_lsp.workspace.memories import memory_server
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from indusagi_lsp.models import ModelSource
 
 logger = logging.getLogger(__name__)
+
+_TRACER_SECONDS = 0.5
 
 Handler: TypeAlias = Callable[[Host, Any], Awaitable[msgspec.Struct]]
 
@@ -121,6 +126,7 @@ class Hosts:
         self._opening: dict[str, asyncio.Lock] = {}
         self._models: ModelSource | None = None
         self._signer: Signer | None = None
+        self._tracer: Tracer = Untraced()
         self._user = UserConfig()
         self._editor_settings: Mapping[str, Any] = {}
         self._notices: list[Notice] = []
@@ -174,6 +180,7 @@ class Hosts:
                 settings=(self._user.settings, self._editor_settings),
                 user=self._user,
                 server=server,
+                tracer=self._tracer,
                 clock=self._clock,
                 new_id=self._new_id,
             )
@@ -211,6 +218,10 @@ class Hosts:
                 logger.error("%s did not end as it should", host.root, exc_info=failure)
         if self._models is not None:
             await self._models.close()
+        if isinstance(self._tracer, tracing.OtelTracer):
+            # A collector that does not answer must not hold the end; the last spans are then lost.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.to_thread(self._tracer.close), _TRACER_SECONDS)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -315,7 +326,21 @@ class Hosts:
             models = create_models(
                 config.models, environ=self._environ, clock=self._clock, cache_dir=self._places.cache
             )
+            self._tracer = await self._open_tracer(config.telemetry)
             self._models = self._source(models)
+
+    async def _open_tracer(self, setting: bool | None) -> Tracer:
+        if not tracing.wanted(setting, self._environ):
+            return Untraced()
+        if await asyncio.to_thread(tracing.installed):
+            return await asyncio.to_thread(tracing.open_tracer)
+        text = "Spans are wanted, but the extra `otel` is not installed: pip install 'indusagi-lsp[otel]'"
+        if setting:
+            self._notices.append(Notice("warning", "telemetry", text))
+        else:
+            # The variables may be meant for another program.
+            logger.info(text)
+        return Untraced()
 
 
 def create_hosts(outlet: Outlet, *, source: Callable[[ModelSource], ModelSource] = lambda models: models) -> Hosts:

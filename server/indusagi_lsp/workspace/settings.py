@@ -78,6 +78,8 @@ class UserConfig(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     memory_server: str = ""
     """The address of the server that keeps what folders remember; empty where each folder keeps it itself."""
+    telemetry: bool | None = None
+    """Whether spans are sent; None leaves it to the standard variables of the environment."""
 
 
 def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
@@ -111,7 +113,11 @@ def read_user_config(path: Path) -> tuple[UserConfig, list[Notice]]:
     if not (isinstance(commands, list) and all(isinstance(one, str) for one in commands)):
         problems = (*problems, "`commands` is not a list of commands, so each command is asked about.")
         commands = []
-    return UserConfig(data, models, mcp, tuple(commands), memory_server), [
+    telemetry = data.pop("telemetry", None)
+    if not (telemetry is None or isinstance(telemetry, bool)):
+        problems = (*problems, "`telemetry` is neither true nor false, so it is off.")
+        telemetry = False
+    return UserConfig(data, models, mcp, tuple(commands), memory_server, telemetry), [
         _bad(f"{path}: {problem}") for problem in problems
     ]
 

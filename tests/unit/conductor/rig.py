@@ -46,7 +46,9 @@ class EchoTool:
 class Rig:
     """An agent and everything it does."""
 
-    def __init__(self, model: Any, *, store: object = None, approver: Any = None, **config: Any) -> None:
+    def __init__(
+        self, model: Any, *, store: object = None, approver: Any = None, tracer: Any = None, **config: Any
+    ) -> None:
         counter = itertools.count(1)
         deps: dict[str, Any] = {
             "invoke_model": model.invoke,
@@ -57,6 +59,8 @@ class Rig:
         }
         if approver is not None:
             deps["approver"] = approver
+        if tracer is not None:
+            deps["tracer"] = tracer
         self.model = model
         self.agent: Agent = create_agent(AgentConfig(model="scripted:test", **config), AgentDeps(**deps))
         self.events: list[RunEvent] = []
