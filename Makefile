@@ -87,8 +87,8 @@ docs: install-dev ## build the documentation into site/; a broken link fails
 release-check: install-dev ## build the source archive and the wheel into dist/, install the wheel alone, and run it
 	@$(BIN)/python tests/release/check.py dist
 
-bench: install-dev ## all benchmarks, as ratios against their goals
-	@$(BIN)/python -m benchmarks
+bench: install-dev ## all benchmarks, as ratios against their goals; writes docs/benchmarks.md
+	@$(BIN)/python -m benchmarks --page docs/benchmarks.md
 
 clean: ## remove what was installed and built
 	rm -rf $(VENV) dist site artifacts vscode-client/node_modules vscode-client/dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [NAME ...] [--quick] [--json] [--data FILE] [--vectors N]`."""
+"""Run the benchmarks: `python -m benchmarks [NAME ...] [--quick] [--json] [--page FILE] [--data FILE] [--vectors N]`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Measured
+from benchmarks.page import write_page
 
 MODULES = (
     "forward",
@@ -50,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
     modules["memory"].indexed = options.vectors
-    goals = tomllib.loads(Path(__file__).with_name("goals.toml").read_text(encoding="utf-8"))
+    goals_file = Path(__file__).with_name("goals.toml")
+    goals = tomllib.loads(goals_file.read_text(encoding="utf-8"))
     results: dict[str, dict[str, Any]] = {}
     for measured in _run(modules, options.names or list(offered), quick=options.quick, data=options.data):
         goal = goals[measured.name]
@@ -60,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     if options.json:
         sys.stdout.write(json.dumps(results, indent=2) + "\n")
+    if options.page is not None:
+        write_page(options.page, results, goals_file, quick=options.quick)
     return 1 if any(_missed(result) for result in results.values()) else 0
 
 
@@ -70,6 +74,7 @@ def _parser(names: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: all of them in under 50 s")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the results to a page of Markdown, too")
     parser.add_argument("--data", type=Path, metavar="FILE", help="your own data set, for retrieval and probes")
     parser.add_argument("--vectors", type=int, metavar="N", help="how many vectors memory_index has")
     return parser
