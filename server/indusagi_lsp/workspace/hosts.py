@@ -333,7 +333,14 @@ class Hosts:
         if not tracing.wanted(setting, self._environ):
             return Untraced()
         if await asyncio.to_thread(tracing.installed):
-            return await asyncio.to_thread(tracing.open_tracer)
+            try:
+                return await asyncio.to_thread(tracing.open_tracer)
+            except Exception:
+                # It reads variables of its own, and what is wrong in one of them must not keep a folder closed.
+                logger.exception("no spans are sent")
+                text = "No spans are sent: OpenTelemetry does not take its settings. The log has the details."
+                self._notices.append(Notice("warning", "telemetry", text))
+                return Untraced()
         text = "Spans are wanted, but the extra `otel` is not installed: pip install 'indusagi-lsp[otel]'"
         if setting:
             self._notices.append(Notice("warning", "telemetry", text))

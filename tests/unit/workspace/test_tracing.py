@@ -93,3 +93,15 @@ async def test_without_the_users_word_nothing_is_traced(tmp_path: Path) -> None:
     await rig.folder()
     assert isinstance(rig.hosts._tracer, Untraced)
     await rig.hosts.shutdown()
+
+
+async def test_a_variable_that_makes_no_sense_keeps_no_folder_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+    rig = HostsRig(tmp_path, ["Yes."])
+    rig.hosts._environ = {**rig.hosts._environ, ENDPOINT: "http://127.0.0.1:9"}
+    await rig.folder()
+    assert (await rig.say(await rig.new(), "Are you there?")).phase == "settled"
+    assert [notice.code for notice in await rig.hosts.configure({})] == ["telemetry"]
+    await rig.hosts.shutdown()
