@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [NAME ...] [--quick] [--json] [--page FILE] [--data FILE] [--vectors N]`."""
+"""Run the benchmarks: `python -m benchmarks [NAME ...]`; `--help` tells the options."""
 
 from __future__ import annotations
 
