@@ -402,7 +402,7 @@ class Host:
         before = self._tools()
         await self.toolbox.prepare(act=self.gate.lets_act)
         # An `AGENTS.md` that was changed meanwhile holds from this run on, as if the session had just been opened.
-        config = await self._agent_config(self.models.card(live.agent.config.model))
+        config = await self._agent_config(await self._card(live.agent.config.model))
         if self._tools() != before or config.system != live.agent.config.system:
             live.agent.configure(config)
 
