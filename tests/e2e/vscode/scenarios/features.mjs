@@ -94,7 +94,8 @@ await scenario(
     await axe(drawn, 'graph');
     await drawn.locator('g.node.leaf:not(.head)').click();
     await window.row('Compare with the live branch').click({ timeout: 10_000 });
-    await page.locator('.monaco-diff-editor .view-line', { hasText: 'Second way.' }).first().waitFor({ timeout: 20_000 });
+    // Where they first differ: an editor draws only the lines that are in view.
+    await page.locator('.monaco-diff-editor .view-line', { hasText: 'say Two' }).first().waitFor({ timeout: 20_000 });
     await window.shot('compare');
     await page.locator('.tab', { hasText: 'Session graph' }).click();
     await (await frameWith(page, '#canvas svg')).locator('g.node.leaf:not(.head)').press('Enter');
