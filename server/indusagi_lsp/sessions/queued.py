@@ -83,6 +83,7 @@ def carry_over(
     for line in queue:
         if line.record is not None:
             new.take_record(line.record)
+    new.keep_proofs(old)
     known = {jsontext.dumps(record) for record in new.about(new.graph, now)}
     for record in old.about(new.graph, now):
         text = jsontext.dumps(record)

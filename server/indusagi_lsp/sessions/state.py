@@ -310,6 +310,12 @@ class SessionState:
         if mac not in known:
             self._macs[leaf or ""] = (*known, mac)
 
+    def keep_proofs(self, old: SessionState) -> None:
+        """Take along what proves this user's heads in a state of the same session that this one replaces."""
+        for leaf, macs in old._macs.items():
+            for mac in macs:
+                self._note_mac(leaf or None, mac)
+
     def signed(self, leaf: str | None) -> bool:
         """Whether this user put a head on that leaf."""
         if self._signer is None:
