@@ -106,7 +106,7 @@ async def test_secrets_are_not_kept(rig: Rig) -> None:
     checkpoint = rig.manager.load_checkpoint("e1")
     assert checkpoint is not None
     assert checkpoint.context_state["values"]["results"]["a"]["output"] == {
-        "said": "[redacted]", "url": "http://x", "b": "foo@bar",
+        "said": "[redacted: api key]", "url": "http://x", "b": "foo@bar",
     }  # fmt: skip
 
 
