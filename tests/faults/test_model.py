@@ -178,7 +178,7 @@ class Sessions(RuleBasedStateMachine):
 Sessions.TestCase.settings = settings(
     # The same examples each time; the long run looks for new ones.
     derandomize=not logs.LONG,
-    max_examples=20_000 if logs.LONG else int(os.environ.get("MODEL_EXAMPLES", "500")),
+    max_examples=20_000 if logs.LONG else int(os.environ.get("MODEL_EXAMPLES", "150")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),

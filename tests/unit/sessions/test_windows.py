@@ -198,22 +198,6 @@ async def test_a_deleted_folder(pair: tuple[Session, Session], window: Callable[
     assert (root.parent / ".gitignore").exists()
 
 
-async def test_a_condensation_into_a_replaced_file_can_be_undone_and_stays_ours(
-    pair: tuple[Session, Session], window: Callable[..., SessionStore], root: Path
-) -> None:
-    first, _ = pair
-    content = Path(first.path).read_bytes()
-    await first.append([user("c")])
-    # What proves the head on "c" is not in the new file.
-    (root / "copy").write_bytes(content)
-    os.replace(root / "copy", first.path)
-    await first.condense(user("summary"), 1)
-    await first.undo_condense()
-    again = await window().open("s")
-    assert words(again) == ["a", "b", "c"]
-    assert again.trusted
-
-
 async def test_a_replaced_file_is_read_anew(pair: tuple[Session, Session], root: Path) -> None:
     first, second = pair
     await first.append([user("c"), assistant("d")])
